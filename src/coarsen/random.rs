@@ -1,0 +1,113 @@
+//! `random`: the control. Nodes are dealt to clusters at random, so whatever a model gains over
+//! this partition it owes to *which* nodes belong together, not to there being clusters.
+//!
+//! Either k parts of equal size (`clusters`, or `ratio` · n), or, with `like=NAME`, as many clusters
+//! of the same sizes as another coarsener finds on the same graph.
+//!
+//! * **Complexity**: O(n), plus the other coarsener for `like`.
+//! * **Determinism**: by seed, graph number and level. Not label-invariant, on purpose.
+//!
+//! ```
+//! use hdse::coarsen::{self, Context};
+//! use hdse::Graph;
+//! let (graph, _) = Graph::from_pairs(10, &[(0, 1)])?;
+//! let partition = coarsen::parse("random:clusters=4")?.coarsen(&graph, &Context::default())?;
+//! let mut sizes = partition.sizes();
+//! sizes.sort();
+//! assert_eq!(sizes, [2, 2, 3, 3]);
+//! # Ok::<(), hdse::Error>(())
+//! ```
+
+use super::{Coarsener, Context, Entry, Parameter, parse};
+use crate::error::Context as _;
+use crate::{Graph, Partition, Result};
+
+/// Random clusters; see the [module documentation](self).
+pub enum Random {
+    /// This many parts of equal size.
+    Clusters(usize),
+    /// This share of the nodes as the number of parts, at least 2 where there are 4 nodes.
+    Ratio(f64),
+    /// The cluster sizes that another coarsener finds.
+    Like(Box<dyn Coarsener>),
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "random",
+    summary: "control: random clusters of equal sizes, or of another coarsener's sizes",
+    citation: "the control of this project's experiments",
+    complexity: "O(n)",
+    parameters: &[
+        Parameter { name: "clusters", default: "-", help: "number of clusters; overrides ratio" },
+        Parameter { name: "ratio", default: "0.1", help: "clusters per node, in (0, 1]" },
+        Parameter { name: "like", default: "-", help: "coarsener whose cluster sizes to keep" },
+    ],
+    make: |arguments| {
+        let valid = |k: &usize| *k >= 1;
+        let clusters = arguments.take_or("clusters", 0, "a whole number ≥ 1", valid)?;
+        let in_range = |r: &f64| *r > 0.0 && *r <= 1.0;
+        let ratio = arguments.take_or("ratio", 0.1, "a number in (0, 1]", in_range)?;
+        let plain = |name: &String| !name.contains(':');
+        let name = "the name of a coarsener, which then has its default parameters";
+        let like = arguments.take_or("like", String::new(), name, plain)?;
+        Ok(Box::new(match like.as_str() {
+            name if !name.is_empty() => Random::Like(parse(name).context(|| "random:like".into())?),
+            _ if clusters > 0 => Random::Clusters(clusters),
+            _ => Random::Ratio(ratio),
+        }))
+    },
+};
+
+impl Coarsener for Random {
+    fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
+        let n = graph.num_nodes();
+        let equal = |k: usize| (0..n).map(|i| (i % k.clamp(1, n)) as u32).collect();
+        let mut labels: Vec<u32> = match self {
+            Random::Clusters(k) => equal(*k),
+            Random::Ratio(ratio) => {
+                let least = if n >= 4 { 2 } else { 1 };
+                equal(((n as f64 * ratio).ceil() as usize).max(least))
+            }
+            Random::Like(other) => other.coarsen(graph, context)?.cluster_of().to_vec(),
+        };
+        context.stream("random").shuffle(&mut labels);
+        Ok(Partition::by_first_node(&labels))
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Random::Clusters(k) => format!("random:clusters={k}"),
+            Random::Ratio(ratio) => format!("random:ratio={ratio}"),
+            Random::Like(other) => {
+                let other = other.describe();
+                format!("random:like={}", other.split(':').next().unwrap_or(&other))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_keeps_the_sizes() {
+        let ring: Vec<(u32, u32)> = (0..24).map(|u| (u, (u + 1) % 24)).collect();
+        let (graph, _) = Graph::from_pairs(24, &ring).unwrap();
+        let context = Context::default();
+        let sorted = |spec| {
+            let mut sizes = parse(spec).unwrap().coarsen(&graph, &context).unwrap().sizes();
+            sizes.sort_unstable();
+            sizes
+        };
+        assert_eq!(sorted("random:like=louvain"), sorted("louvain"));
+        assert!(sorted("louvain").len() > 1);
+    }
+
+    #[test]
+    fn never_more_clusters_than_nodes() {
+        let (graph, _) = Graph::from_pairs(3, &[]).unwrap();
+        let many = Random::Clusters(9).coarsen(&graph, &Context::default()).unwrap();
+        assert_eq!(many.num_clusters(), 3);
+    }
+}

@@ -1,0 +1,638 @@
+//! The one graph type: undirected, simple, compressed sparse rows.
+//!
+//! A [`Graph`] is made from any list of pairs. Pairs are symmetrised, self-loops and repeated
+//! pairs dropped, and [`Repairs`] says how many, so that everything downstream may rely on sorted
+//! neighbour lists without repeats. Ids are `u32`, offsets `u64`: a graph of 111 M nodes and
+//! 3.2 G entries fits the types.
+//!
+//! ```
+//! use hdse::Graph;
+//! //   0 - 1
+//! //   | /
+//! //   2   3 - 4      one pair given twice, one self-loop
+//! let (graph, repairs) = Graph::from_pairs(5, &[(0, 1), (1, 2), (2, 0), (3, 4), (3, 4), (4, 4)])?;
+//! assert_eq!(graph.neighbors(1), [0, 2]);
+//! assert_eq!((repairs.duplicates, repairs.self_loops), (1, 1));
+//! assert_eq!(graph.components().num_clusters(), 2);
+//! # Ok::<(), hdse::Error>(())
+//! ```
+//!
+//! Weights are optional. The weight of an edge is the sum over all its listings in either
+//! direction, that is A + Aᵀ; a list that gives every edge in both directions therefore doubles
+//! all weights alike, which changes no partition, modularity or cut fraction.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use crate::partition::Partition;
+use crate::{Error, Result};
+
+/// The most nodes a graph may have: one bit of an id is needed while building.
+pub const MAX_NODES: usize = (1 << 31) - 1;
+
+/// An undirected simple graph in compressed sparse rows, optionally weighted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    offsets: Vec<u64>,
+    targets: Vec<u32>,
+    weights: Option<Vec<f32>>,
+}
+
+/// What had to be mended to make a list of pairs a simple undirected graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Pairs (v, v), dropped.
+    pub self_loops: u64,
+    /// Pairs listed before in the same direction, dropped (weights summed).
+    pub duplicates: u64,
+    /// Edges listed in one direction only; the other was added.
+    pub one_way: u64,
+}
+
+impl std::ops::AddAssign for Repairs {
+    fn add_assign(&mut self, other: Repairs) {
+        self.self_loops += other.self_loops;
+        self.duplicates += other.duplicates;
+        self.one_way += other.one_way;
+    }
+}
+
+impl Graph {
+    /// Builds an unweighted graph on `num_nodes` nodes from pairs in any order.
+    ///
+    /// # Errors
+    /// If an id is not below `num_nodes`; the message names the pair.
+    pub fn from_pairs(num_nodes: usize, pairs: &[(u32, u32)]) -> Result<(Graph, Repairs)> {
+        let valid = |&(u, v): &(u32, u32)| (u.max(v) as usize) < num_nodes;
+        if let Some(at) = pairs.iter().position(|pair| !valid(pair)) {
+            let (u, v) = pairs[at];
+            return Err(out_of_range(at, u, v, num_nodes));
+        }
+        if pairs.len() < PARALLEL {
+            let pairs = || pairs.iter().map(|&(u, v)| (u, v, 1.0));
+            return build_sequential::<u32, _>(num_nodes, pairs);
+        }
+        Graph::from_stream(num_nodes, false, || pairs.par_iter().map(|&(u, v)| (u, v, 1.0)))
+    }
+
+    /// Builds a weighted graph; `weights` is aligned with `pairs`.
+    ///
+    /// # Errors
+    /// If an id is not below `num_nodes`, or a weight is negative, infinite or not a number.
+    pub fn from_weighted_pairs(
+        num_nodes: usize,
+        pairs: &[(u32, u32)],
+        weights: &[f32],
+    ) -> Result<(Graph, Repairs)> {
+        if pairs.len() != weights.len() {
+            return Err(Error::data(format!("{} pairs, {} weights", pairs.len(), weights.len())));
+        }
+        for (at, (&(u, v), &w)) in pairs.iter().zip(weights).enumerate() {
+            if u.max(v) as usize >= num_nodes {
+                return Err(out_of_range(at, u, v, num_nodes));
+            }
+            check_weight(w).map_err(|e| e.context(format!("pair {at} ({u}, {v})")))?;
+        }
+        let triples = || pairs.par_iter().zip(weights).map(|(&(u, v), &w)| (u, v, w));
+        if pairs.len() < PARALLEL {
+            let triples = || pairs.iter().zip(weights).map(|(&(u, v), &w)| (u, v, w));
+            return build_sequential::<u64, _>(num_nodes, triples);
+        }
+        Graph::from_stream(num_nodes, true, triples)
+    }
+
+    /// Builds from a stream of (node, node, weight) in parallel, with no copy of the pairs: the
+    /// stream is asked for twice, once to count degrees and once to place entries. The result does
+    /// not depend on the order or the thread count.
+    ///
+    /// Ids must be below `num_nodes` and weights finite and not negative; weights are ignored
+    /// unless `weighted`.
+    ///
+    /// # Errors
+    /// If an id is out of range.
+    pub fn from_stream<S, I>(
+        num_nodes: usize,
+        weighted: bool,
+        stream: S,
+    ) -> Result<(Graph, Repairs)>
+    where
+        S: Fn() -> I,
+        I: ParallelIterator<Item = (u32, u32, f32)>,
+    {
+        if weighted {
+            build_parallel::<u64, _, _>(num_nodes, stream)
+        } else {
+            build_parallel::<u32, _, _>(num_nodes, stream)
+        }
+    }
+
+    /// Number of nodes.
+    pub fn num_nodes(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Number of undirected edges.
+    pub fn num_edges(&self) -> usize {
+        self.targets.len() / 2
+    }
+
+    /// Neighbours of `node`, ascending.
+    pub fn neighbors(&self, node: u32) -> &[u32] {
+        &self.targets[self.row(node)]
+    }
+
+    /// Number of neighbours.
+    pub fn degree(&self, node: u32) -> usize {
+        self.row(node).len()
+    }
+
+    /// Whether edges carry weights.
+    pub fn is_weighted(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// Neighbours of `node` with the weight of the edge, 1 where the graph has no weights.
+    pub fn weighted_neighbors(&self, node: u32) -> impl Iterator<Item = (u32, f32)> {
+        let row = self.row(node);
+        let weights = self.weights.as_ref().map(|w| &w[row.clone()]);
+        let weight = move |i: usize| weights.map_or(1.0, |w| w[i]);
+        self.targets[row].iter().enumerate().map(move |(i, &v)| (v, weight(i)))
+    }
+
+    /// Every edge once, as (smaller id, larger id, weight), ascending.
+    pub fn edges(&self) -> impl Iterator<Item = (u32, u32, f32)> {
+        (0..self.num_nodes() as u32).flat_map(move |u| {
+            self.weighted_neighbors(u).filter(move |&(v, _)| u < v).map(move |(v, w)| (u, v, w))
+        })
+    }
+
+    /// Start of every neighbour list, and the end of the last: n + 1 numbers.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// All neighbour lists, one after another.
+    pub fn targets(&self) -> &[u32] {
+        &self.targets
+    }
+
+    /// The same graph without its weights.
+    pub fn without_weights(mut self) -> Graph {
+        self.weights = None;
+        self
+    }
+
+    fn row(&self, node: u32) -> std::ops::Range<usize> {
+        self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
+    }
+
+    /// Connected components, numbered by their smallest node. O(n + m).
+    pub fn components(&self) -> Partition {
+        const UNSEEN: u32 = u32::MAX;
+        let mut component = vec![UNSEEN; self.num_nodes()];
+        let mut stack = Vec::new();
+        let mut count = 0;
+        for root in 0..self.num_nodes() as u32 {
+            if component[root as usize] != UNSEEN {
+                continue;
+            }
+            component[root as usize] = count;
+            stack.push(root);
+            while let Some(u) = stack.pop() {
+                for &v in self.neighbors(u) {
+                    if component[v as usize] == UNSEEN {
+                        component[v as usize] = count;
+                        stack.push(v);
+                    }
+                }
+            }
+            count += 1;
+        }
+        Partition::trusted(component, count as usize)
+    }
+
+    /// The subgraph on `nodes`, which become 0, 1, … in the order given.
+    ///
+    /// # Errors
+    /// If a node is out of range or listed twice.
+    pub fn induced(&self, nodes: &[u32]) -> Result<Graph> {
+        const ABSENT: u32 = u32::MAX;
+        let mut local = vec![ABSENT; self.num_nodes()];
+        for (i, &u) in nodes.iter().enumerate() {
+            match local.get_mut(u as usize) {
+                None => {
+                    let n = self.num_nodes();
+                    return Err(Error::data(format!("node {u} is out of range for {n} nodes")));
+                }
+                Some(slot) if *slot == ABSENT => *slot = i as u32,
+                Some(_) => return Err(Error::data(format!("node {u} is listed twice"))),
+            }
+        }
+        let mut result = Graph::with_capacity(nodes.len(), 0, self.is_weighted());
+        let mut row = Vec::new();
+        for &u in nodes {
+            row.clear();
+            let kept = self.weighted_neighbors(u).map(|(v, w)| (local[v as usize], w));
+            row.extend(kept.filter(|&(v, _)| v != ABSENT));
+            row.sort_unstable_by_key(|&(v, _)| v);
+            result.push_row(row.iter().copied());
+        }
+        Ok(result)
+    }
+
+    /// The quotient graph: clusters become nodes, adjacent if any edge crosses between them. The
+    /// weight of a quotient edge is the total weight of the edges it stands for (their number,
+    /// where the graph has no weights). Edges inside a cluster vanish. O(n + m).
+    pub fn contract(&self, partition: &Partition) -> Graph {
+        assert_eq!(partition.num_nodes(), self.num_nodes(), "a partition of this graph");
+        let cluster_of = partition.cluster_of();
+        let count = partition.num_clusters();
+        let members = partition.members();
+        let rows = |clusters: std::ops::Range<usize>| {
+            // Dense accumulator and list of touched keys: no hashing, fixed summation order.
+            let mut sum = vec![0f64; count];
+            let mut keys = Vec::new();
+            let mut part = Graph::with_capacity(clusters.len(), 0, true);
+            for c in clusters {
+                for &u in members.of(c as u32) {
+                    for (v, w) in self.weighted_neighbors(u) {
+                        let d = cluster_of[v as usize];
+                        if d as usize != c {
+                            // Zero weights still make an edge.
+                            if sum[d as usize] == 0.0 {
+                                keys.push(d);
+                            }
+                            sum[d as usize] += f64::from(w);
+                        }
+                    }
+                }
+                keys.sort_unstable();
+                keys.dedup();
+                part.push_row(keys.iter().map(|&d| (d, sum[d as usize] as f32)));
+                for d in keys.drain(..) {
+                    sum[d as usize] = 0.0;
+                }
+            }
+            part
+        };
+        if self.targets.len() < PARALLEL {
+            return rows(0..count);
+        }
+        let chunk = count.div_ceil(8 * rayon::current_num_threads()).max(1);
+        let starts: Vec<usize> = (0..count).step_by(chunk).collect();
+        let parts: Vec<Graph> =
+            starts.into_par_iter().map(|s| rows(s..(s + chunk).min(count))).collect();
+        let entries = parts.iter().map(|p| p.targets.len()).sum();
+        let mut result = Graph::with_capacity(count, entries, true);
+        for part in &parts {
+            result.append(part);
+        }
+        result
+    }
+
+    fn with_capacity(nodes: usize, entries: usize, weighted: bool) -> Graph {
+        let mut offsets = Vec::with_capacity(nodes + 1);
+        offsets.push(0);
+        let weights = weighted.then(|| Vec::with_capacity(entries));
+        Graph { offsets, targets: Vec::with_capacity(entries), weights }
+    }
+
+    fn push_row(&mut self, row: impl Iterator<Item = (u32, f32)>) {
+        for (v, w) in row {
+            self.targets.push(v);
+            if let Some(weights) = &mut self.weights {
+                weights.push(w);
+            }
+        }
+        self.offsets.push(self.targets.len() as u64);
+    }
+
+    fn append(&mut self, other: &Graph) {
+        let base = self.targets.len() as u64;
+        self.offsets.extend(other.offsets[1..].iter().map(|o| o + base));
+        self.targets.extend_from_slice(&other.targets);
+        if let (Some(to), Some(from)) = (&mut self.weights, &other.weights) {
+            to.extend_from_slice(from);
+        }
+    }
+}
+
+/// A weight must be a finite number that is not negative.
+pub(crate) fn check_weight(weight: f32) -> Result<()> {
+    if weight.is_finite() && weight >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::data(format!("weight {weight} is not a finite number ≥ 0; drop or clean this edge")))
+}
+
+fn out_of_range(at: usize, u: u32, v: u32, num_nodes: usize) -> Error {
+    Error::data(format!(
+        "pair {at} ({u}, {v}) is out of range: with {num_nodes} nodes, ids run from 0 to {}",
+        num_nodes as i64 - 1
+    ))
+}
+
+/// Below this many pairs, one thread is faster.
+const PARALLEL: usize = 1 << 16;
+
+/// One placed half-edge while a graph is built. The key is `neighbour << 1 | reversed`, so that
+/// sorting groups the two directions of an edge; weighted entries carry the bits of the weight
+/// below the key, which makes their order, and so the sum, independent of the input order.
+trait Entry: Copy + Ord + Default + Send + Sync {
+    const WEIGHTED: bool;
+    type Cell: Send + Sync;
+    fn new(key: u32, weight: f32) -> Self;
+    fn key(self) -> u32;
+    fn weight(self) -> f32;
+    fn cell() -> Self::Cell;
+    fn store(cell: &Self::Cell, entry: Self);
+    fn take(cell: Self::Cell) -> Self;
+}
+
+impl Entry for u32 {
+    const WEIGHTED: bool = false;
+    type Cell = AtomicU32;
+    fn new(key: u32, _: f32) -> u32 {
+        key
+    }
+    fn key(self) -> u32 {
+        self
+    }
+    fn weight(self) -> f32 {
+        1.0
+    }
+    fn cell() -> AtomicU32 {
+        AtomicU32::new(0)
+    }
+    fn store(cell: &AtomicU32, entry: u32) {
+        cell.store(entry, Relaxed);
+    }
+    fn take(cell: AtomicU32) -> u32 {
+        cell.into_inner()
+    }
+}
+
+impl Entry for u64 {
+    const WEIGHTED: bool = true;
+    type Cell = AtomicU64;
+    fn new(key: u32, weight: f32) -> u64 {
+        u64::from(key) << 32 | u64::from(weight.to_bits())
+    }
+    fn key(self) -> u32 {
+        (self >> 32) as u32
+    }
+    fn weight(self) -> f32 {
+        f32::from_bits(self as u32)
+    }
+    fn cell() -> AtomicU64 {
+        AtomicU64::new(0)
+    }
+    fn store(cell: &AtomicU64, entry: u64) {
+        cell.store(entry, Relaxed);
+    }
+    fn take(cell: AtomicU64) -> u64 {
+        cell.into_inner()
+    }
+}
+
+fn check_nodes(num_nodes: usize) -> Result<()> {
+    if num_nodes > MAX_NODES {
+        return Err(Error::data(format!("{num_nodes} nodes; a graph holds at most {MAX_NODES}")));
+    }
+    Ok(())
+}
+
+fn build_sequential<E, I>(num_nodes: usize, pairs: impl Fn() -> I) -> Result<(Graph, Repairs)>
+where
+    E: Entry,
+    I: Iterator<Item = (u32, u32, f32)>,
+{
+    check_nodes(num_nodes)?;
+    let mut self_loops = 0;
+    let mut offsets = vec![0; num_nodes + 1];
+    for (u, v, _) in pairs() {
+        if u == v {
+            self_loops += 1;
+        } else {
+            offsets[u as usize + 1] += 1;
+            offsets[v as usize + 1] += 1;
+        }
+    }
+    accumulate(&mut offsets);
+    let mut cursor = offsets.clone();
+    let mut entries = vec![E::default(); offsets[num_nodes] as usize];
+    let mut place = |u: u32, entry: E| {
+        entries[cursor[u as usize] as usize] = entry;
+        cursor[u as usize] += 1;
+    };
+    for (u, v, w) in pairs().filter(|&(u, v, _)| u != v) {
+        place(u, E::new(v << 1, w));
+        place(v, E::new(u << 1 | 1, w));
+    }
+    for node in 0..num_nodes {
+        entries[offsets[node] as usize..offsets[node + 1] as usize].sort_unstable();
+    }
+    Ok(simplify(offsets, entries, self_loops))
+}
+
+fn build_parallel<E, S, I>(num_nodes: usize, stream: S) -> Result<(Graph, Repairs)>
+where
+    E: Entry,
+    S: Fn() -> I,
+    I: ParallelIterator<Item = (u32, u32, f32)>,
+{
+    check_nodes(num_nodes)?;
+    let self_loops = AtomicU64::new(0);
+    let degrees: Vec<AtomicU64> = (0..=num_nodes).map(|_| AtomicU64::new(0)).collect();
+    stream().try_for_each(|(u, v, _)| {
+        if u.max(v) as usize >= num_nodes {
+            return Err(Error::data(format!(
+                "pair ({u}, {v}) is out of range for {num_nodes} nodes"
+            )));
+        }
+        if u == v {
+            self_loops.fetch_add(1, Relaxed);
+        } else {
+            degrees[u as usize + 1].fetch_add(1, Relaxed);
+            degrees[v as usize + 1].fetch_add(1, Relaxed);
+        }
+        Ok(())
+    })?;
+    let mut offsets: Vec<u64> = degrees.into_iter().map(AtomicU64::into_inner).collect();
+    accumulate(&mut offsets);
+    let cursor: Vec<AtomicU64> = offsets.iter().map(|&o| AtomicU64::new(o)).collect();
+    let mut cells = Vec::new();
+    cells.resize_with(offsets[num_nodes] as usize, E::cell);
+    stream().filter(|&(u, v, _)| u != v).for_each(|(u, v, w)| {
+        let place = |u: u32, entry: E| {
+            E::store(&cells[cursor[u as usize].fetch_add(1, Relaxed) as usize], entry);
+        };
+        place(u, E::new(v << 1, w));
+        place(v, E::new(u << 1 | 1, w));
+    });
+    drop(cursor);
+    let mut entries: Vec<E> = cells.into_iter().map(E::take).collect();
+    sort_rows(&offsets, &mut entries);
+    Ok(simplify(offsets, entries, self_loops.into_inner()))
+}
+
+fn accumulate(offsets: &mut [u64]) {
+    let mut sum = 0;
+    for offset in offsets {
+        sum += *offset;
+        *offset = sum;
+    }
+}
+
+/// Sorts every row of `entries`, halving the rows between threads until a piece is small.
+fn sort_rows<E: Entry>(offsets: &[u64], entries: &mut [E]) {
+    let rows = offsets.len() - 1;
+    if rows <= 1 || entries.len() < PARALLEL {
+        for row in offsets.windows(2) {
+            let start = (row[0] - offsets[0]) as usize;
+            entries[start..(row[1] - offsets[0]) as usize].sort_unstable();
+        }
+        return;
+    }
+    let (left, right) = (&offsets[..=rows / 2], &offsets[rows / 2..]);
+    let (low, high) = entries.split_at_mut((right[0] - left[0]) as usize);
+    rayon::join(|| sort_rows(left, low), || sort_rows(right, high));
+}
+
+/// Merges the entries of sorted rows that name the same neighbour, in place.
+fn simplify<E: Entry>(
+    mut offsets: Vec<u64>,
+    mut entries: Vec<E>,
+    self_loops: u64,
+) -> (Graph, Repairs) {
+    let mut repairs = Repairs { self_loops, ..Repairs::default() };
+    let mut write = 0;
+    let mut start = 0;
+    for u in 0..offsets.len() - 1 {
+        let end = offsets[u + 1] as usize;
+        let mut read = start;
+        while read < end {
+            let neighbor = entries[read].key() >> 1;
+            let mut listed = [0u64; 2];
+            let mut weight = 0.0;
+            while read < end && entries[read].key() >> 1 == neighbor {
+                listed[(entries[read].key() & 1) as usize] += 1;
+                weight += f64::from(entries[read].weight());
+                read += 1;
+            }
+            // Every edge is seen from both ends; report it once.
+            if u < neighbor as usize {
+                repairs.duplicates += listed.iter().map(|l| l.saturating_sub(1)).sum::<u64>();
+                repairs.one_way += u64::from(listed.contains(&0));
+            }
+            entries[write] = E::new(neighbor, weight as f32);
+            write += 1;
+        }
+        start = end;
+        offsets[u + 1] = write as u64;
+    }
+    entries.truncate(write);
+    entries.shrink_to_fit();
+    let weights = E::WEIGHTED.then(|| entries.iter().map(|e| e.weight()).collect());
+    let targets = entries.into_iter().map(E::key).collect();
+    (Graph { offsets, targets, weights }, repairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Seed;
+
+    #[test]
+    fn repairs_are_counted() {
+        let pairs = [(0, 1), (1, 0), (0, 1), (2, 2), (3, 2), (3, 2), (1, 3)];
+        let (graph, repairs) = Graph::from_pairs(4, &pairs).unwrap();
+        assert_eq!(
+            graph.edges().map(|(u, v, _)| (u, v)).collect::<Vec<_>>(),
+            [(0, 1), (1, 3), (2, 3)]
+        );
+        assert_eq!(repairs, Repairs { self_loops: 1, duplicates: 2, one_way: 2 });
+    }
+
+    #[test]
+    fn weights_of_all_listings_sum() {
+        let (graph, _) =
+            Graph::from_weighted_pairs(3, &[(0, 1), (1, 0), (0, 1), (2, 1)], &[1.0, 2.0, 4.0, 0.5])
+                .unwrap();
+        assert_eq!(graph.edges().collect::<Vec<_>>(), [(0, 1, 7.0), (1, 2, 0.5)]);
+    }
+
+    #[test]
+    fn bad_pairs_and_weights_are_refused() {
+        let error = Graph::from_pairs(3, &[(0, 1), (1, 3)]).unwrap_err();
+        assert!(error.to_string().contains("pair 1 (1, 3)"), "{error}");
+        for weight in [f32::NAN, f32::INFINITY, -1.0] {
+            assert!(Graph::from_weighted_pairs(2, &[(0, 1)], &[weight]).is_err());
+        }
+    }
+
+    #[test]
+    fn parallel_build_equals_sequential() {
+        let mut stream = Seed(1).stream("test", 0, 0);
+        let n = 3_000;
+        let pairs: Vec<(u32, u32)> =
+            (0..100_000).map(|_| (stream.below(n) as u32, stream.below(n) as u32)).collect();
+        let weights: Vec<f32> = (0..pairs.len()).map(|_| stream.unit() as f32).collect();
+        let plain = || pairs.iter().map(|&(u, v)| (u, v, 1.0));
+        let weighted = || pairs.iter().zip(&weights).map(|(&(u, v), &w)| (u, v, w));
+        assert!(pairs.len() >= PARALLEL);
+        assert_eq!(
+            Graph::from_pairs(n as usize, &pairs).unwrap(),
+            build_sequential::<u32, _>(n as usize, plain).unwrap()
+        );
+        assert_eq!(
+            Graph::from_weighted_pairs(n as usize, &pairs, &weights).unwrap(),
+            build_sequential::<u64, _>(n as usize, weighted).unwrap()
+        );
+        let stream = || pairs.par_iter().map(|&(u, v)| (u, v + 1, 1.0));
+        assert!(Graph::from_stream(n as usize, false, stream).is_err());
+    }
+
+    #[test]
+    fn contraction_counts_edges_in_parallel_too() {
+        let mut stream = Seed(2).stream("test", 0, 0);
+        let n = 2_000u64;
+        let pairs: Vec<(u32, u32)> =
+            (0..80_000).map(|_| (stream.below(n) as u32, stream.below(n) as u32)).collect();
+        let (graph, _) = Graph::from_pairs(n as usize, &pairs).unwrap();
+        let labels: Vec<u32> = (0..n as u32).map(|u| u % 37).collect();
+        let partition = Partition::new(labels.clone()).unwrap();
+        let quotient = graph.contract(&partition);
+        let mut counts = std::collections::BTreeMap::new();
+        for (u, v, _) in graph.edges() {
+            let (a, b) = (labels[u as usize], labels[v as usize]);
+            if a != b {
+                *counts.entry((a.min(b), a.max(b))).or_insert(0.0) += 1.0;
+            }
+        }
+        let got: Vec<_> = quotient.edges().map(|(u, v, w)| ((u, v), w)).collect();
+        assert_eq!(got, counts.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn induced_subgraph_keeps_the_given_order() {
+        let (graph, _) = Graph::from_weighted_pairs(
+            5,
+            &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)],
+            &[1., 2., 3., 4., 5.],
+        )
+        .unwrap();
+        let sub = graph.induced(&[4, 0, 3]).unwrap();
+        assert_eq!(sub.edges().collect::<Vec<_>>(), [(0, 1, 5.0), (0, 2, 4.0)]);
+        assert!(graph.induced(&[1, 1]).is_err());
+        assert!(graph.induced(&[5]).is_err());
+    }
+
+    #[test]
+    fn components_of_isolated_nodes() {
+        let (graph, _) = Graph::from_pairs(4, &[(1, 3)]).unwrap();
+        assert_eq!(graph.components().cluster_of(), [0, 1, 2, 1]);
+        assert_eq!(Graph::from_pairs(0, &[]).unwrap().0.components().num_clusters(), 0);
+    }
+}

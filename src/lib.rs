@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Modules
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`graph`] | [`Graph`]: undirected, simple, compressed sparse rows |
+//! | [`partition`] | [`Partition`]: the cluster of every node, and how good it is |
+//! | [`coarsen`] | algorithms that make partitions; [`coarsen::ALL`] lists them |
+//! | [`hierarchy`] | [`Hierarchy`]: coarsen, contract, repeat |
+//! | [`distance`] | distances at every level, codes, high-level distances |
+//! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
+//! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
+
+pub mod coarsen;
+pub mod data;
+pub mod distance;
+pub mod error;
+pub mod graph;
+pub mod hierarchy;
+pub mod memory;
+pub mod monitor;
+pub mod partition;
+pub mod rng;
+
+#[cfg(feature = "cli")]
+pub mod cli;
+
+pub use error::{Error, Result};
+pub use graph::Graph;
+pub use hierarchy::Hierarchy;
+pub use memory::MemoryLimit;
+pub use partition::Partition;
