@@ -9,12 +9,14 @@
 //! | [`coarsen`] | algorithms that make partitions; [`coarsen::ALL`] lists them |
 //! | [`hierarchy`] | [`Hierarchy`]: coarsen, contract, repeat |
 //! | [`distance`] | distances at every level, codes, high-level distances |
+//! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
 
 pub mod coarsen;
 pub mod data;
 pub mod distance;
+pub mod encode;
 pub mod error;
 pub mod graph;
 pub mod hierarchy;

@@ -1,2 +1,5 @@
-//! The command.
-fn main() {}
+//! The `hdse` command; everything happens in [`hdse::cli`].
+
+fn main() -> std::process::ExitCode {
+    hdse::cli::main(std::env::args_os())
+}

@@ -1,1 +1,107 @@
-//! c
+//! The `hdse` command: one file per verb.
+//!
+//! Results go to standard output (as JSON with `--json`), notes and progress to standard error. Exit
+//! codes: 0 good, 1 the work failed, 2 wrong usage, 130 interrupted; a closed pipe is 0.
+
+mod coarsen;
+mod completions;
+mod encode;
+mod list;
+mod merge;
+mod output;
+mod progress;
+mod usage;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::{Error, MemoryLimit, Result};
+use output::Output;
+
+/// Graph hierarchies and hierarchical distances for graph transformers.
+#[derive(Parser)]
+#[command(name = "hdse", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Options of every verb.
+#[derive(Args)]
+struct Common {
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print nothing but errors and the result asked for with --json
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more about what is done
+    #[arg(long, short, global = true, action = ArgAction::SetTrue)]
+    verbose: bool,
+    /// Threads to use; all cores by default. The result does not depend on it
+    #[arg(long, short, global = true, value_name = "T")]
+    threads: Option<usize>,
+    /// The most memory to take, such as 8G; 80 % of what is free by default
+    #[arg(long, global = true, value_name = "SIZE", value_parser = MemoryLimit::parse)]
+    max_memory: Option<MemoryLimit>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Compute hierarchies and distances of all graphs of a set, or of one large graph
+    Encode(encode::Options),
+    /// Partition a graph: one cluster id per line
+    Coarsen(coarsen::Options),
+    /// Join the files of `hdse encode --shard` into what one run would have written
+    Merge(merge::Options),
+    /// List coarseners, file formats or generated sets
+    List(list::Options),
+    /// Print shell completions, for instance `hdse completions bash`
+    Completions(completions::Options),
+}
+
+/// Runs the command line and gives the exit code.
+pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let parsed = Cli::command().try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let output = Output::new(&cli.common);
+    match run(cli, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(match error {
+                e if e.is_interrupted() => 130,
+                e if e.is_config() => 2,
+                _ => 1,
+            })
+        }
+    }
+}
+
+fn run(cli: Cli, output: &Output) -> Result<()> {
+    if cli.common.threads == Some(0) {
+        return Err(Error::config("`--threads 0`: at least one thread is needed"));
+    }
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(cli.common.threads.unwrap_or(0))
+        .build()
+        .map_err(|e| Error::config(format!("cannot start threads: {e}")))?;
+    let limit = cli.common.max_memory.unwrap_or_default();
+    pool.install(|| match cli.verb {
+        Verb::Encode(options) => encode::run(&options, limit, output),
+        Verb::Coarsen(options) => coarsen::run(&options, limit, output),
+        Verb::Merge(options) => merge::run(&options, output),
+        Verb::List(options) => list::run(&options, output),
+        Verb::Completions(options) => completions::run(&options, output),
+    })
+}

@@ -1,1 +1,211 @@
-//! d
+//! Graphs in and results out: samples, file formats, generated sets, encoded sets on disk.
+//!
+//! [`read`] takes a path, `-` for standard input, or the name of a generated set, and gives a
+//! [`GraphSet`]. What kind of file it is, is told by its name, else by its first bytes; gzip is
+//! recognised and undone for every format. Sizes that a file states are checked before anything is
+//! allocated, and a mistake is reported with file, row and reason.
+
+pub mod arrays;
+mod atomic;
+mod community_small;
+mod edge_list;
+pub mod encoded;
+mod formats;
+mod jsonl;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod sample;
+mod source;
+
+pub use atomic::AtomicFile;
+pub use formats::{FORMATS, Format};
+pub use sample::{Edges, Matrix, Sample, Values};
+pub use source::Source;
+
+use rayon::prelude::*;
+
+use crate::error::{Context as _, did_you_mean};
+use crate::graph::Repairs;
+use crate::{Error, MemoryLimit, Result};
+
+/// Sets that are generated in memory, by name.
+pub const GENERATED: &[Generated] = &[community_small::ENTRY];
+
+/// A data set that needs no file.
+pub struct Generated {
+    /// The name to choose it by.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Makes the samples; always the same ones.
+    pub make: fn() -> Result<Vec<Sample>>,
+}
+
+/// A set of graphs, possibly of one.
+#[derive(Clone, Debug)]
+pub struct GraphSet {
+    /// The graphs in order.
+    pub samples: Vec<Sample>,
+    /// Number of the first sample within the whole input; not 0 for a shard.
+    pub first: usize,
+    /// Graphs in the whole input.
+    pub total: usize,
+    /// blake3 of the input's bytes, in hexadecimal.
+    pub hash: String,
+    /// Original node ids, where a single graph had to be relabelled: entry i is node i.
+    pub ids: Option<Vec<String>>,
+}
+
+impl GraphSet {
+    /// What was mended in all graphs together.
+    pub fn repairs(&self) -> Repairs {
+        let mut sum = Repairs::default();
+        for sample in &self.samples {
+            sum += sample.repairs;
+        }
+        sum
+    }
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Format by name; told from the file otherwise.
+    pub format: Option<&'static Format>,
+    /// Read node and edge features and targets too, not only the graphs.
+    pub features: bool,
+    /// Only the part `index` of `count` equal parts of the set.
+    pub shard: Option<Shard>,
+    /// The most memory to take.
+    pub limit: MemoryLimit,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { format: None, features: true, shard: None, limit: MemoryLimit::default() }
+    }
+}
+
+/// Part `index` (from 0) of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: usize,
+    /// How many parts.
+    pub count: usize,
+}
+
+impl Shard {
+    /// Reads `i/N` with i from 0 to N − 1.
+    pub fn parse(text: &str) -> Result<Shard> {
+        let parts =
+            text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if index < count => Ok(Shard { index, count }),
+            _ => Err(Error::config(format!(
+                "`{text}` is no shard; write i/N with i from 0 to N − 1, for instance 0/4"
+            ))),
+        }
+    }
+
+    /// The items of this part among `total`.
+    pub fn range(self, total: usize) -> std::ops::Range<usize> {
+        let at = |i| (total as u128 * i as u128 / self.count as u128) as usize;
+        at(self.index)..at(self.index + 1)
+    }
+}
+
+/// Reads a path, `-`, or the name of a generated set.
+///
+/// ```
+/// use hdse::data::{ReadOptions, read};
+/// let set = read("community-small", &ReadOptions::default())?;
+/// assert_eq!(set.samples.len(), 100);
+/// # Ok::<(), hdse::Error>(())
+/// ```
+pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
+    if let Some(generated) = GENERATED.iter().find(|g| g.name == input) {
+        let mut samples = (generated.make)()?;
+        let hash = hash_samples(&samples);
+        let total = samples.len();
+        let range = options.shard.map_or(0..total, |s| s.range(total));
+        let first = range.start;
+        samples = samples.drain(range).collect();
+        return Ok(GraphSet { samples, first, total, hash, ids: None });
+    }
+    if input != "-" && !std::path::Path::new(input).exists() {
+        let hint = did_you_mean(input, GENERATED.iter().map(|g| g.name));
+        return Err(Error::config(format!(
+            "no file `{input}`, nor a set of that name{hint} (sets: {})",
+            GENERATED.iter().map(|g| g.name).collect::<Vec<_>>().join(", ")
+        )));
+    }
+    let source = Source::load(input, options.limit)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => formats::detect(&source),
+    };
+    let Some(read) = format.read else {
+        return Err(Error::config(format!("format `{}` can't be read", format.name)));
+    };
+    read(&source, options).context(|| source.name().to_string())
+}
+
+/// The format that a file name ends in, `.gz` aside, if it is a known one.
+pub fn format_of_file(name: &str) -> Option<&'static Format> {
+    formats::by_file_name(name)
+}
+
+/// Content hash of samples that come from no file: nodes and arcs of every graph.
+fn hash_samples(samples: &[Sample]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for sample in samples {
+        hasher.update(&(sample.graph.num_nodes() as u64).to_le_bytes());
+        hasher.update(&(sample.edges.sources.len() as u64).to_le_bytes());
+        hasher.update(bytemuck::cast_slice(&sample.edges.sources));
+        hasher.update(bytemuck::cast_slice(&sample.edges.targets));
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Makes samples from rows in parallel; the error of the first bad row wins, with its number.
+fn samples_from_rows<'a, R>(
+    rows: R,
+    first: usize,
+    make: impl Fn(usize) -> Result<sample::Row<'a>> + Sync,
+) -> Result<Vec<Sample>>
+where
+    R: IndexedParallelIterator<Item = usize>,
+{
+    let results: Vec<Result<Sample>> = rows
+        .map(|i| {
+            make(i).and_then(sample::Row::into_sample).context(|| format!("row {}", first + i))
+        })
+        .collect();
+    results.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_cover_everything_once() {
+        for total in [0, 1, 5, 100, 101] {
+            for count in [1, 2, 3, 7, 200] {
+                let all: Vec<usize> =
+                    (0..count).flat_map(|index| Shard { index, count }.range(total)).collect();
+                assert_eq!(all, (0..total).collect::<Vec<_>>());
+            }
+        }
+        for wrong in ["", "3", "3/3", "-1/2", "a/b", "0/0"] {
+            assert!(Shard::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn unknown_inputs_are_explained() {
+        let error = read("comunity-small", &ReadOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("did you mean `community-small`?"), "{error}");
+    }
+}

@@ -174,6 +174,11 @@ impl Distances {
         table.hops[row(u) * table.clusters + row(v)]
     }
 
+    /// Distances at `level` between all of its clusters, row by row.
+    pub fn table(&self, level: usize) -> &[u8] {
+        &self.tables[level].hops
+    }
+
     /// Writes the distances of all pairs to `out`, `[n · n, K + 1]` with the level last.
     pub fn lift_into(&self, out: &mut [u8]) {
         let n = self.num_nodes;

@@ -1,0 +1,118 @@
+//! `hdse list`: what there is to choose from.
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::output::Output;
+use crate::Result;
+use crate::coarsen::ALL;
+use crate::data::{FORMATS, GENERATED};
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// What to list
+    #[arg(value_enum)]
+    what: What,
+    /// Print a Markdown table, as in the documentation
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    Coarseners,
+    Formats,
+    Sets,
+}
+
+pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
+    let table = match options.what {
+        What::Coarseners => coarseners(),
+        What::Formats => formats(),
+        What::Sets => sets(),
+    };
+    let text = || if options.markdown { table.markdown() } else { table.text() };
+    output.result(|| table.json(), text)
+}
+
+struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+fn coarseners() -> Table {
+    let row = |entry: &crate::coarsen::Entry| {
+        let parameter =
+            |p: &crate::coarsen::Parameter| format!("{}={} ({})", p.name, p.default, p.help);
+        vec![
+            entry.name.to_string(),
+            entry.summary.to_string(),
+            entry.parameters.iter().map(parameter).collect::<Vec<_>>().join("; "),
+            entry.complexity.to_string(),
+            entry.citation.to_string(),
+        ]
+    };
+    Table {
+        head: vec!["name", "what it does", "parameters", "time", "source"],
+        rows: ALL.iter().map(row).collect(),
+    }
+}
+
+fn formats() -> Table {
+    let row = |format: &crate::data::Format| {
+        let yes = |b| if b { "yes" } else { "" }.to_string();
+        vec![
+            format.name.to_string(),
+            format.extensions.iter().map(|e| format!(".{e}")).collect::<Vec<_>>().join(" "),
+            yes(format.read.is_some()),
+            yes(format.writes),
+            format.summary.to_string(),
+        ]
+    };
+    Table {
+        head: vec!["name", "file names", "in", "out", "holds"],
+        rows: FORMATS.iter().map(row).collect(),
+    }
+}
+
+fn sets() -> Table {
+    let row = |set: &crate::data::Generated| vec![set.name.to_string(), set.summary.to_string()];
+    Table { head: vec!["name", "holds"], rows: GENERATED.iter().map(row).collect() }
+}
+
+impl Table {
+    fn json(&self) -> serde_json::Value {
+        let object = |row: &Vec<String>| {
+            self.head.iter().zip(row).map(|(&key, cell)| (key.to_string(), json!(cell))).collect()
+        };
+        self.rows.iter().map(object).collect::<Vec<serde_json::Value>>().into()
+    }
+
+    fn markdown(&self) -> String {
+        let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
+        let mut text = line(self.head.clone());
+        text += &line(vec!["---"; self.head.len()]).replace(' ', "");
+        for row in &self.rows {
+            let escaped: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            text += &line(escaped.iter().map(String::as_str).collect());
+        }
+        text
+    }
+
+    /// A paragraph per row: wide tables are no use on a terminal.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for row in &self.rows {
+            text += &format!("{}\n", row[0]);
+            let width = self.head[1..].iter().map(|h| h.len()).max().unwrap_or(0);
+            for (head, cell) in self.head.iter().zip(row).skip(1).filter(|(_, c)| !c.is_empty()) {
+                let mut lines = cell.split("; ");
+                text += &format!("  {head:width$}  {}\n", lines.next().unwrap_or(""));
+                for line in lines {
+                    text += &format!("  {:width$}  {line}\n", "");
+                }
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,27 @@
+//! CPU time and peak memory of this process.
+
+pub(super) struct Usage {
+    pub cpu_seconds: f64,
+    pub peak_rss_bytes: u64,
+}
+
+/// What the process has used so far; zeros where the system does not tell.
+pub(super) fn now() -> Usage {
+    #[cfg(unix)]
+    {
+        let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: `getrusage` fills the struct it is given, and all zeros is a valid one.
+        let raw = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, raw.as_mut_ptr());
+            raw.assume_init()
+        };
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+        let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+        Usage {
+            cpu_seconds: seconds(raw.ru_utime) + seconds(raw.ru_stime),
+            peak_rss_bytes: raw.ru_maxrss as u64 * unit,
+        }
+    }
+    #[cfg(not(unix))]
+    Usage { cpu_seconds: 0.0, peak_rss_bytes: 0 }
+}

@@ -1,0 +1,304 @@
+//! One graph as text: an edge per line, `u v` or `u v weight`.
+//!
+//! Fields are separated by tabs, commas, semicolons or blanks, whichever the first edge uses. Lines
+//! that start with `#`, `%` or `//` are comments; a first line of words above lines of numbers is a
+//! header. A third field `{}` (an empty attribute list, as networkx writes it) is passed over.
+//!
+//! Ids may be anything. If they are the numbers 0 … n − 1 they stay; other numbers are relabelled in
+//! ascending order, other words in order of first appearance, and the mapping is kept
+//! ([`GraphSet::ids`](super::GraphSet::ids)).
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::{Edges, GraphSet, ReadOptions, Sample, Shard, Source};
+use crate::error::Context as _;
+use crate::graph::check_weight;
+use crate::{Error, Graph, Result};
+
+pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
+    let text = source.text()?;
+    let layout = Layout::sniff(text)?;
+    let whole = Shard { index: 0, count: 1 };
+    let range = options.shard.unwrap_or(whole).range(1);
+    let Parsed { pairs, weights, ids, num_nodes } = parse(text, &layout)?;
+    let samples = if range.is_empty() {
+        Vec::new()
+    } else {
+        let (graph, repairs) = match weights {
+            Some(weights) => Graph::from_weighted_pairs(num_nodes, &pairs, &weights)?,
+            None => Graph::from_pairs(num_nodes, &pairs)?,
+        };
+        let (sources, targets) = match options.features {
+            true => pairs.into_iter().unzip(),
+            false => Default::default(),
+        };
+        vec![Sample::bare(Edges { sources, targets }, graph, repairs)]
+    };
+    Ok(GraphSet { samples, first: range.start, total: 1, hash: source.hash().to_string(), ids })
+}
+
+/// How the lines of a file are to be read.
+struct Layout {
+    delimiter: Option<char>,
+    weighted: bool,
+    /// Number of the header line, if there is one.
+    header: Option<usize>,
+    /// Number of the first edge's line, for messages.
+    first: usize,
+}
+
+impl Layout {
+    fn sniff(text: &str) -> Result<Layout> {
+        let mut lines = text.lines().enumerate().filter(|(_, line)| is_edge(line));
+        let (first, line) = lines
+            .next()
+            .ok_or_else(|| Error::data("no edge in it: only blank lines and comments"))?;
+        let second = lines.next();
+        let delimiter = ['\t', ',', ';'].into_iter().find(|&d| line.contains(d));
+        let fields = |line| split(line, delimiter).collect::<Vec<_>>();
+        let words = |fields: &[&str]| fields.iter().take(2).all(|f| f.parse::<f64>().is_err());
+        let numbers = |fields: &[&str]| {
+            fields.len() >= 2 && fields.iter().take(2).all(|f| f.parse::<f64>().is_ok())
+        };
+        let is_header =
+            second.is_some_and(|(_, next)| words(&fields(line)) && numbers(&fields(next)));
+        let header = is_header.then_some(first);
+        let (first, line) = match second {
+            Some(second) if is_header => second,
+            _ => (first, line),
+        };
+        let weighted = match fields(line)[..] {
+            [_, _] | [_, _, "{}"] => false,
+            [_, _, weight] if weight.parse::<f32>().is_ok() => true,
+            _ => {
+                return Err(Error::data(format!(
+                    "line {}: `{}` is neither `u v` nor `u v weight`",
+                    first + 1,
+                    clip(line)
+                )));
+            }
+        };
+        Ok(Layout { delimiter, weighted, header, first })
+    }
+}
+
+fn is_edge(line: &str) -> bool {
+    let line = line.trim_start();
+    !(line.is_empty() || line.starts_with(['#', '%']) || line.starts_with("//"))
+}
+
+/// The fields of a line; blanks around them and quotes are no part of them.
+fn split(line: &str, delimiter: Option<char>) -> impl Iterator<Item = &str> {
+    let mut by_blank = line.split_whitespace();
+    let mut by_delimiter = delimiter.map(|d| line.split(d));
+    std::iter::from_fn(move || match &mut by_delimiter {
+        Some(fields) => fields.next(),
+        None => by_blank.next(),
+    })
+    .map(|field| field.trim().trim_matches('"'))
+}
+
+fn clip(line: &str) -> &str {
+    let end = line.char_indices().nth(60).map_or(line.len(), |(i, _)| i);
+    &line[..end]
+}
+
+struct Parsed {
+    pairs: Vec<(u32, u32)>,
+    weights: Option<Vec<f32>>,
+    ids: Option<Vec<String>>,
+    num_nodes: usize,
+}
+
+fn parse(text: &str, layout: &Layout) -> Result<Parsed> {
+    let chunks = chunks_of_lines(text);
+    let edges = |(first, chunk)| {
+        lines_of(chunk, first, layout)
+            .map(|(number, line)| edge(line, layout).context(|| format!("line {}", number + 1)))
+            .collect::<Result<Vec<_>>>()
+    };
+    let parsed: Vec<Vec<(&str, &str, f32)>> = in_order(chunks.into_par_iter().map(edges))?;
+    let weights = layout.weighted.then(|| parsed.iter().flatten().map(|&(.., w)| w).collect());
+    let ends = || parsed.iter().flatten().flat_map(|&(u, v, _)| [u, v]);
+
+    let numbers: Option<Vec<u64>> = ends().map(plain_number).collect();
+    let (labels, ids, num_nodes): (Vec<u32>, _, usize) = match numbers {
+        Some(numbers) => {
+            let mut distinct = numbers.clone();
+            distinct.par_sort_unstable();
+            distinct.dedup();
+            let count = distinct.len();
+            let as_given = distinct.last().is_some_and(|&last| last == count as u64 - 1);
+            if as_given {
+                (numbers.iter().map(|&id| id as u32).collect(), None, count)
+            } else {
+                let rank = |id| distinct.binary_search(id).expect("every id was collected") as u32;
+                let labels = numbers.par_iter().map(rank).collect();
+                (labels, Some(distinct.iter().map(u64::to_string).collect()), count)
+            }
+        }
+        None => {
+            let mut known = HashMap::new();
+            let mut ids = Vec::new();
+            let label = |id| {
+                *known.entry(id).or_insert_with(|| {
+                    ids.push(String::from(id));
+                    ids.len() as u32 - 1
+                })
+            };
+            let labels = ends().map(label).collect();
+            let count = ids.len();
+            (labels, Some(ids), count)
+        }
+    };
+    let pairs = labels.as_chunks::<2>().0.iter().map(|&[u, v]| (u, v)).collect();
+    Ok(Parsed { pairs, weights, ids, num_nodes })
+}
+
+/// A number in its plain form, so that `7` and `007` stay two ids.
+fn plain_number(id: &str) -> Option<u64> {
+    let plain = id == "0" || !id.starts_with(['0', '+']);
+    if plain { id.parse().ok() } else { None }
+}
+
+fn edge<'a>(line: &'a str, layout: &Layout) -> Result<(&'a str, &'a str, f32)> {
+    let mut fields = split(line, layout.delimiter);
+    let wrong = |what: String| Err(Error::data(format!("`{}`: {what}", clip(line))));
+    let (Some(u), Some(v)) = (fields.next(), fields.next()) else {
+        return wrong("an edge needs two ids".into());
+    };
+    if u.is_empty() || v.is_empty() {
+        return wrong("an id is missing".into());
+    }
+    let weight = match (fields.next(), layout.weighted) {
+        (None | Some("{}"), false) => 1.0,
+        (Some(text), true) => match text.parse() {
+            Ok(weight) => {
+                check_weight(weight)?;
+                weight
+            }
+            Err(_) => return wrong(format!("weight `{text}` is not a number")),
+        },
+        (None, true) => {
+            return wrong(format!("no weight, but line {} has one", layout.first + 1));
+        }
+        (Some(_), false) => {
+            return wrong(format!("a third field, but line {} has two", layout.first + 1));
+        }
+    };
+    match fields.next() {
+        None => Ok((u, v, weight)),
+        Some(_) => wrong("too many fields".into()),
+    }
+}
+
+/// Pieces of about a megabyte that end with a line, with the number of their first line.
+fn chunks_of_lines(text: &str) -> Vec<(usize, &str)> {
+    const SIZE: usize = 1 << 20;
+    let mut chunks = Vec::new();
+    let (mut rest, mut line) = (text, 0);
+    while !rest.is_empty() {
+        let from = rest.as_bytes().iter().skip(SIZE).position(|&b| b == b'\n');
+        let (chunk, tail) = rest.split_at(from.map_or(rest.len(), |at| SIZE + at + 1));
+        chunks.push((line, chunk));
+        line += chunk.bytes().filter(|&b| b == b'\n').count();
+        rest = tail;
+    }
+    chunks
+}
+
+fn lines_of<'a>(
+    chunk: &'a str,
+    first: usize,
+    layout: &Layout,
+) -> impl Iterator<Item = (usize, &'a str)> {
+    let header = layout.header;
+    let numbered = chunk.lines().enumerate().map(move |(i, line)| (first + i, line));
+    numbered.filter(move |&(number, line)| is_edge(line) && Some(number) != header)
+}
+
+/// Collects in order; the first error in file order wins.
+fn in_order<T: Send>(results: impl IndexedParallelIterator<Item = Result<T>>) -> Result<Vec<T>> {
+    results.collect::<Vec<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<GraphSet> {
+        read(&Source::from_bytes("t.txt", text.as_bytes()), &ReadOptions::default())
+    }
+
+    fn edges(set: &GraphSet) -> Vec<(u32, u32, f32)> {
+        set.samples[0].graph.edges().collect()
+    }
+
+    #[test]
+    fn delimiters_comments_and_headers() {
+        for text in [
+            "# a comment\n0 1\n1 2\n",
+            "0\t1\n1\t2\n",
+            "source,target\n0,1\n1,2\n",
+            "0;1\r\n1;2\r\n",
+            "% x\n\n 0   1 \n// y\n1 2",
+            "0\t1\t{}\n1\t2\t{}\n",
+            "u v\n0 1\n1 2",
+        ] {
+            let set = read_text(text).unwrap();
+            assert_eq!(edges(&set), [(0, 1, 1.0), (1, 2, 1.0)], "{text}");
+            assert_eq!(set.ids, None);
+        }
+    }
+
+    #[test]
+    fn weights_are_read() {
+        let set = read_text("0 1 0.5\n2 1 2e1\n").unwrap();
+        assert_eq!(edges(&set), [(0, 1, 0.5), (1, 2, 20.0)]);
+        assert!(set.samples[0].graph.is_weighted());
+    }
+
+    #[test]
+    fn other_ids_are_relabelled() {
+        let gaps = read_text("40 7\n7 100\n").unwrap();
+        assert_eq!(edges(&gaps), [(0, 1, 1.0), (0, 2, 1.0)]);
+        assert_eq!(gaps.ids.unwrap(), ["7", "40", "100"]);
+        let words = read_text("bob,alice\nalice,\"carl, jr\"".replace(", jr", " jr").as_str());
+        assert_eq!(words.unwrap().ids.unwrap(), ["bob", "alice", "carl jr"]);
+        let zeros = read_text("007 7\n").unwrap();
+        assert_eq!(zeros.ids.unwrap(), ["007", "7"]);
+    }
+
+    #[test]
+    fn mistakes_name_the_line() {
+        for (text, expected) in [
+            ("0 1\n2\n", "line 2: `2`: an edge needs two ids"),
+            ("0 1 2\n1 2\n", "line 2: `1 2`: no weight, but line 1 has one"),
+            ("0 1\n1 2 3\n", "line 2: `1 2 3`: a third field, but line 1 has two"),
+            ("0 1 nan\n", "line 1: weight NaN"),
+            ("0 1 1\n1 2 -4\n", "line 2: weight -4"),
+            ("0 1 1\n1 2 x\n", "line 2: `1 2 x`: weight `x` is not a number"),
+            ("# only\n", "no edge in it"),
+            ("0 1 2 3 4\n", "line 1: `0 1 2 3 4` is neither"),
+            ("0,1\n1,\n", "line 2: `1,`: an id is missing"),
+        ] {
+            let error = read_text(text).unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
+        }
+        let latin = read(&Source::from_bytes("t", b"0 1\n\xe9 2\n"), &ReadOptions::default());
+        assert!(latin.unwrap_err().to_string().contains("line 2 is not UTF-8"));
+    }
+
+    #[test]
+    fn long_files_are_cut_at_lines() {
+        let text: String = (0..300_000).map(|i| format!("{i} {}\n", i + 1)).collect();
+        assert!(chunks_of_lines(&text).len() > 2);
+        let set = read_text(&text).unwrap();
+        assert_eq!(set.samples[0].graph.num_edges(), 300_000);
+        let broken = format!("{text}oops\n");
+        let error = read_text(&broken).unwrap_err();
+        assert!(format!("{error:#}").contains("line 300001:"), "{error:#}");
+    }
+}
