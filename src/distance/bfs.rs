@@ -12,7 +12,7 @@
 use rayon::prelude::*;
 
 use super::UNREACHABLE;
-use crate::Graph;
+use crate::{Graph, Partition};
 
 /// Sources that advance together on a large graph: 8 words.
 const BLOCK: usize = 512;
@@ -22,16 +22,30 @@ const BLOCK: usize = 512;
 pub struct Scratch(Vec<u64>);
 
 impl Scratch {
+    /// `count` zeroed rows.
+    fn rows<const W: usize>(&mut self, count: usize) -> &mut [[u64; W]] {
+        self.0.clear();
+        self.0.resize(count * W, 0);
+        self.0.as_chunks_mut::<W>().0
+    }
+
     /// Three zeroed tables of `rows` rows: sources seen, new in the last step, new in this step.
     fn tables<const W: usize>(&mut self, rows: usize) -> [&mut [[u64; W]]; 3] {
-        self.0.clear();
-        self.0.resize(3 * rows * W, 0);
-        let (all, _) = self.0.as_chunks_mut::<W>();
-        let (seen, rest) = all.split_at_mut(rows);
+        let (seen, rest) = self.rows(3 * rows).split_at_mut(rows);
         let (last, next) = rest.split_at_mut(rows);
         [seen, last, next]
     }
+
+    /// The same, and eight zeroed bit planes per row.
+    fn tables_and_planes<const W: usize>(&mut self, rows: usize) -> TablesAndPlanes<'_, W> {
+        let (seen, rest) = self.rows((3 + 8) * rows).split_at_mut(rows);
+        let (last, rest) = rest.split_at_mut(rows);
+        let (next, planes) = rest.split_at_mut(rows);
+        ([seen, last, next], planes.as_chunks_mut::<8>().0)
+    }
 }
+
+type TablesAndPlanes<'a, const W: usize> = ([&'a mut [[u64; W]]; 3], &'a mut [[[u64; W]; 8]]);
 
 /// Distances of all pairs of nodes, row by row, clipped at `max_distance`.
 pub fn all_pairs(graph: &Graph, max_distance: u8) -> Vec<u8> {
@@ -81,15 +95,18 @@ pub fn between(graph: &Graph, sources: &[u32], targets: &[u32], max_distance: u8
     out
 }
 
+/// All pairs of at most 64 · W nodes. What step t reaches is at distance t, so its bits go into those
+/// of eight bit planes where the binary form of t has a one; reading a column across the planes
+/// gives the distance. That costs a few word operations per row and step and no branch per pair.
 fn small<const W: usize>(graph: &Graph, max_distance: u8, out: &mut [u8], scratch: &mut Scratch) {
     let n = graph.num_nodes();
-    let [seen, mut last, mut next] = scratch.tables::<W>(n);
-    out.fill(UNREACHABLE);
+    let (tables, planes) = scratch.tables_and_planes::<W>(n);
+    let [seen, mut last, mut next] = tables;
     for u in 0..n {
         seen[u][u / 64] = 1 << (u % 64);
         last[u] = seen[u];
-        out[u * n + u] = 0;
     }
+    let mut farthest = 0;
     let mut exhausted = false;
     for distance in 1..max_distance {
         let mut any = 0;
@@ -100,26 +117,97 @@ fn small<const W: usize>(graph: &Graph, max_distance: u8, out: &mut [u8], scratc
                     *r |= l;
                 }
             }
-            let row = &mut out[u * n..][..n];
-            for (word, bits) in reached.iter_mut().enumerate() {
-                *bits &= !seen[u][word];
-                seen[u][word] |= *bits;
-                any |= *bits;
-                for_each_bit(*bits, |bit| row[word * 64 + bit] = distance);
+            for (r, s) in reached.iter_mut().zip(&mut seen[u]) {
+                *r &= !*s;
+                *s |= *r;
+                any |= *r;
             }
+            mark(&mut planes[u], distance, &reached);
             next[u] = reached;
         }
         if any == 0 {
             exhausted = true;
             break;
         }
+        farthest = distance;
         std::mem::swap(&mut last, &mut next);
     }
-    if !exhausted {
-        let all: Vec<u32> = (0..n as u32).collect();
-        clip_connected(graph, &all, &all, max_distance, out);
+
+    // What is left is far if the search stopped at the clip and the nodes are connected, else
+    // unreachable.
+    let mut all = [0; W];
+    for u in 0..n {
+        all[u / 64] |= 1 << (u % 64);
+    }
+    if seen.iter().any(|row| *row != all) {
+        let components = (!exhausted).then(|| graph.components());
+        let mut connected = vec![[0; W]; components.as_ref().map_or(0, Partition::num_clusters)];
+        if let Some(components) = &components {
+            for (u, &c) in components.cluster_of().iter().enumerate() {
+                connected[c as usize][u / 64] |= 1 << (u % 64);
+            }
+        }
+        for u in 0..n {
+            let near = match &components {
+                Some(components) => connected[components.cluster_of()[u] as usize],
+                None => seen[u],
+            };
+            let mut far = [0; W];
+            let mut unreachable = [0; W];
+            for word in 0..W {
+                far[word] = near[word] & !seen[u][word];
+                unreachable[word] = all[word] & !near[word];
+            }
+            mark(&mut planes[u], max_distance, &far);
+            mark(&mut planes[u], UNREACHABLE, &unreachable);
+        }
+        farthest = UNREACHABLE;
+    }
+    let used = (u8::BITS - farthest.leading_zeros()) as usize;
+    for (row, planes) in out.chunks_exact_mut(n).zip(planes.iter()) {
+        read_planes(&planes[..used], row);
     }
 }
+
+fn mark<const W: usize>(planes: &mut [[u64; W]; 8], distance: u8, bits: &[u64; W]) {
+    let mut ones = distance;
+    while ones != 0 {
+        for (plane, bits) in planes[ones.trailing_zeros() as usize].iter_mut().zip(bits) {
+            *plane |= bits;
+        }
+        ones &= ones - 1;
+    }
+}
+
+/// Reads columns across bit planes, eight at a time.
+fn read_planes<const W: usize>(planes: &[[u64; W]], row: &mut [u8]) {
+    for (group, cells) in row.chunks_mut(8).enumerate() {
+        let mut eight = 0;
+        for (power, plane) in planes.iter().enumerate() {
+            let byte = (plane[group / 8] >> (group % 8 * 8)) as u8;
+            eight |= SPREAD[byte as usize] << power;
+        }
+        match <&mut [u8; 8]>::try_from(&mut *cells) {
+            Ok(cells) => *cells = eight.to_le_bytes(),
+            Err(_) => cells.copy_from_slice(&eight.to_le_bytes()[..cells.len()]),
+        }
+    }
+}
+
+/// Bit i of the index as byte i.
+const SPREAD: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            table[byte] |= ((byte as u64 >> bit) & 1) << (8 * bit);
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
 
 fn blocks(graph: &Graph, sources: &[u32], targets: &[u32], max_distance: u8, out: &mut [u8]) {
     if sources.is_empty() || targets.is_empty() {

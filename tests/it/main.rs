@@ -1,1 +1,11 @@
-//! t
+//! All integration tests, one binary.
+
+mod bad_input;
+#[cfg(all(feature = "cli", feature = "parquet"))]
+mod cli;
+mod conformance;
+mod distance;
+mod golden;
+#[cfg(feature = "parquet")]
+mod real_data;
+mod support;

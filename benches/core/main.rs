@@ -1,0 +1,113 @@
+//! What the core costs per graph, on one thread: `make bench` runs this and writes
+//! docs/benchmarks.md from what criterion measured.
+//!
+//! Real sets are looked for in `HDSE_DATA`, else `../shared/data`; those that are absent are left
+//! out and named.
+
+mod report;
+mod sets;
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use hdse::coarsen::{self, Context};
+use hdse::distance::{Codes, Distances, MaxDistance, Scratch};
+use hdse::{Graph, Hierarchy, MemoryLimit};
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args().sample_size(20);
+    rayon::ThreadPoolBuilder::new().num_threads(1).build_global().expect("the first pool");
+    let sets = sets::all();
+    distances(&mut criterion, &sets);
+    codes(&mut criterion, &sets);
+    coarseners(&mut criterion, &sets);
+    build(&mut criterion, &sets);
+    criterion.final_summary();
+    report::write(&sets);
+}
+
+fn hierarchies(graphs: &[Graph]) -> Vec<Hierarchy> {
+    let louvain = coarsen::parse("louvain").expect("louvain is listed");
+    let build = |graph| Hierarchy::build(graph, louvain.as_ref(), 1, &Context::default());
+    graphs.iter().map(|graph| build(graph).expect("louvain never fails")).collect()
+}
+
+/// Both levels, from graph to the `[n · n, 2]` bytes that are stored.
+fn distances(criterion: &mut Criterion, sets: &[sets::Set]) {
+    let mut group = criterion.benchmark_group("distances");
+    for set in sets {
+        let hierarchies = hierarchies(&set.graphs);
+        let clip = MaxDistance::default();
+        let mut scratch = Scratch::default();
+        let mut out = Vec::new();
+        group.throughput(Throughput::Elements(set.graphs.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+            bencher.iter(|| {
+                for (graph, hierarchy) in set.graphs.iter().zip(&hierarchies) {
+                    let limit = MemoryLimit::NONE;
+                    let distances =
+                        Distances::with_scratch(graph, hierarchy, &clip, limit, &mut scratch)
+                            .expect("no limit");
+                    out.resize(graph.num_nodes() * graph.num_nodes() * 2, 0);
+                    distances.lift_into(&mut out);
+                }
+            });
+        });
+    }
+}
+
+fn codes(criterion: &mut Criterion, sets: &[sets::Set]) {
+    let mut group = criterion.benchmark_group("codes");
+    for set in sets {
+        let hierarchies = hierarchies(&set.graphs);
+        let clip = MaxDistance::default();
+        let lifted: Vec<Vec<u8>> = set
+            .graphs
+            .iter()
+            .zip(&hierarchies)
+            .map(|(g, h)| {
+                Distances::new(g, h, &clip, MemoryLimit::NONE).expect("no limit").lifted()
+            })
+            .collect();
+        group.throughput(Throughput::Elements(set.graphs.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+            bencher.iter(|| lifted.iter().map(|t| Codes::from_tuples(t, 2).len()).sum::<usize>());
+        });
+    }
+}
+
+fn coarseners(criterion: &mut Criterion, sets: &[sets::Set]) {
+    for entry in coarsen::ALL {
+        let mut group = criterion.benchmark_group(entry.name);
+        let coarsener = coarsen::parse(entry.name).expect("its own name");
+        for set in sets.iter().filter(|set| entry.name != "newman" || !set.dense) {
+            group.throughput(Throughput::Elements(set.graphs.len() as u64));
+            group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+                bencher.iter(|| {
+                    let clusters = |graph| {
+                        let partition = coarsener.coarsen(graph, &Context::default());
+                        partition.expect("coarseners accept every graph").num_clusters()
+                    };
+                    set.graphs.iter().map(clusters).sum::<usize>()
+                });
+            });
+        }
+    }
+}
+
+fn build(criterion: &mut Criterion, sets: &[sets::Set]) {
+    let mut group = criterion.benchmark_group("graph from pairs");
+    for set in sets {
+        let pairs: Vec<Vec<(u32, u32)>> = set
+            .graphs
+            .iter()
+            .map(|g| g.edges().flat_map(|(u, v, _)| [(u, v), (v, u)]).collect())
+            .collect();
+        group.throughput(Throughput::Elements(set.graphs.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+            bencher.iter(|| {
+                for (graph, pairs) in set.graphs.iter().zip(&pairs) {
+                    Graph::from_pairs(graph.num_nodes(), pairs).expect("valid pairs");
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! Real data sets, where they are at hand: `HDSE_DATA`, else ../shared/data. Absent ones are named
+//! as skipped.
+
+use std::path::PathBuf;
+
+use hdse::data::{GraphSet, ReadOptions, Shard, Values, read};
+
+fn find(file: &str) -> Option<String> {
+    let folder = std::env::var_os("HDSE_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+        PathBuf::from,
+    );
+    let path = folder.join(file);
+    if !path.exists() {
+        println!("skipped: no {}", path.display());
+        return None;
+    }
+    Some(path.to_string_lossy().into_owned())
+}
+
+fn load(file: &str) -> Option<GraphSet> {
+    find(file).map(|path| read(&path, &ReadOptions::default()).unwrap())
+}
+
+fn totals(set: &GraphSet) -> (usize, usize, usize) {
+    let graphs = || set.samples.iter().map(|s| &s.graph);
+    (
+        set.samples.len(),
+        graphs().map(|g| g.num_nodes()).sum(),
+        set.samples.iter().map(|s| s.edges.sources.len()).sum(),
+    )
+}
+
+#[test]
+fn zinc_has_its_published_statistics() {
+    let mut all = (0, 0, 0);
+    for part in ["train", "val", "test"] {
+        let Some(set) = load(&format!("zinc/{part}.parquet")) else { return };
+        let (graphs, nodes, arcs) = totals(&set);
+        all = (all.0 + graphs, all.1 + nodes, all.2 + arcs);
+        for sample in &set.samples {
+            assert_eq!(sample.repairs, Default::default());
+            assert_eq!(2 * sample.graph.num_edges(), sample.edges.sources.len());
+            assert_eq!(sample.node_feat.as_ref().unwrap().width, 1);
+            assert!(matches!(sample.y, Some(Values::Float(ref y)) if y.len() == 1));
+        }
+    }
+    assert_eq!(all.0, 12_000);
+    assert_eq!(format!("{:.2}", all.1 as f64 / 12_000.0), "23.16");
+    assert_eq!(format!("{:.2}", all.2 as f64 / 24_000.0), "24.92");
+}
+
+#[test]
+fn peptides_have_their_published_statistics() {
+    let mut all = (0, 0, 0);
+    for part in ["train", "val", "test"] {
+        let Some(set) = load(&format!("peptides-func/{part}.parquet")) else { return };
+        let (graphs, nodes, arcs) = totals(&set);
+        all = (all.0 + graphs, all.1 + nodes, all.2 + arcs);
+        assert_eq!(set.samples[0].node_feat.as_ref().unwrap().width, 9);
+        assert_eq!(set.samples[0].edge_attr.as_ref().unwrap().width, 3);
+    }
+    assert_eq!(all.0, 15_535);
+    assert_eq!(format!("{:.2}", all.1 as f64 / 15_535.0), "150.94");
+    assert_eq!(format!("{:.2}", all.2 as f64 / 15_535.0), "307.30");
+}
+
+#[test]
+fn superpixel_graphs_stay_directed_in_their_arcs() {
+    let Some(set) = load("mnist-superpixels/val.parquet") else { return };
+    let repairs = set.repairs();
+    assert!(repairs.one_way > 0);
+    let sample = &set.samples[0];
+    // Eight arcs leave every node, in order.
+    assert_eq!(sample.edges.sources.len(), 8 * sample.graph.num_nodes());
+    assert!(sample.edges.sources.chunks(8).enumerate().all(|(u, c)| c == [u as u32; 8]));
+    assert!(2 * sample.graph.num_edges() > sample.edges.sources.len());
+}
+
+#[test]
+fn every_parquet_set_loads() {
+    for set in ["cifar10-superpixels", "pattern", "cluster"] {
+        if let Some(set) = load(&format!("{set}/test.parquet")) {
+            assert!(!set.samples.is_empty());
+        }
+    }
+    if let Some(set) = load("community-small/all.parquet") {
+        assert_eq!(totals(&set), (100, 1528, 7030));
+    }
+}
+
+#[test]
+fn shards_of_a_set_are_its_parts() {
+    let Some(path) = find("zinc/test.parquet") else { return };
+    let whole = read(&path, &ReadOptions::default()).unwrap();
+    let mut seen = 0;
+    for index in 0..7 {
+        let shard = Some(Shard { index, count: 7 });
+        let part = read(&path, &ReadOptions { shard, ..ReadOptions::default() }).unwrap();
+        assert_eq!(part.first, seen);
+        for sample in &part.samples {
+            assert_eq!(sample.graph, whole.samples[seen].graph);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, whole.samples.len());
+}
+
+#[test]
+fn large_edge_lists_have_their_published_counts() {
+    for (file, nodes, edges, loops) in [
+        ("com-dblp/dblp.csv.gz", 317_080, 1_049_866, 0),
+        ("lfr/LFR_N100000_ad5_mc50_mu0.1.csv.gz", 100_000, 211_185, 1_164),
+        ("lfr/LFR_N100000_ad5_mc50_mu0.3.csv.gz", 100_000, 213_774, 711),
+    ] {
+        let Some(set) = load(file) else { continue };
+        let graph = &set.samples[0].graph;
+        assert_eq!((graph.num_nodes(), graph.num_edges()), (nodes, edges), "{file}");
+        assert_eq!(set.repairs().self_loops, loops, "{file}");
+        assert_eq!(set.ids.is_some(), file.contains("dblp"), "{file}");
+    }
+}
