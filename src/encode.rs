@@ -198,7 +198,7 @@ impl Encoder {
             monitor.advance(1);
             done.context(|| format!("graph {number}"))
         };
-        let done: Vec<Result<(Hierarchy, Vec<(u8, bool)>)>> =
+        let done: Vec<Result<(Hierarchy, Farthest)>> =
             jobs.into_par_iter().map_init(Scratch::default, encode).collect();
         for (sample, done) in samples.iter().zip(done) {
             let (hierarchy, farthest) = done?;
@@ -216,7 +216,7 @@ impl Encoder {
         clusters: &mut [u32],
         scratch: &mut Scratch,
         monitor: &dyn Monitor,
-    ) -> Result<(Hierarchy, Vec<(u8, bool)>)> {
+    ) -> Result<(Hierarchy, Farthest)> {
         let hierarchy = self.hierarchy(graph, number, monitor)?;
         let tables =
             Distances::with_scratch(graph, &hierarchy, &self.max_distance, self.limit, scratch)?;
@@ -226,6 +226,9 @@ impl Encoder {
         Ok((hierarchy, farthest))
     }
 }
+
+/// Per level, the largest distance and whether some pair is unreachable.
+type Farthest = Vec<(u8, bool)>;
 
 type Job<'a> = (usize, &'a Sample, &'a mut [u8], &'a mut [u32]);
 

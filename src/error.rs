@@ -12,6 +12,7 @@
 //! assert!(outer.is_data());
 //! ```
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +132,25 @@ impl<T> Context<T> for Result<T> {
     fn context(self, message: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|e| e.context(message()))
     }
+}
+
+thread_local! {
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code of others that panics on broken input, and gives nothing if it does.
+#[cfg(feature = "parquet")]
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let outer = CATCHING.replace(true);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).ok();
+    CATCHING.set(outer);
+    result
+}
+
+/// Whether this thread is inside [`catch`], where a panic is no news for the user.
+#[cfg(feature = "cli")]
+pub(crate) fn is_catching() -> bool {
+    CATCHING.get()
 }
 
 /// "; did you mean `louvain`?" if a candidate is close to `word`, else nothing.

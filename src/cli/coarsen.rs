@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::encode::{InputOptions, SpecParser, warn_if_slow, write_ids};
-use super::output::{Output, object, thousands};
+use super::encode::{IdsFile, InputOptions, SpecParser, warn_if_slow};
+use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::coarsen::{Context, parse};
 use crate::data::AtomicFile;
@@ -36,11 +36,12 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let coarsener = parse(&options.coarsener)?;
-    let mut file = match &options.output {
+    let file = match &options.output {
         Some(path) => Some(AtomicFile::create(path, options.force)?),
         None => None,
     };
     let set = options.input.read(None, limit, output)?;
+    let ids = IdsFile::open(&set, options.output.as_deref(), options.force)?;
     warn_if_slow(&options.coarsener, &set, output);
     let progress = Progress::new(set.samples.len() as u64, "graphs coarsened", output);
     let one = |(number, sample): (usize, &crate::data::Sample)| -> Result<(Partition, Quality)> {
@@ -61,19 +62,16 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     drop(progress);
     let done = done.into_iter().collect::<Result<Vec<_>>>()?;
 
-    if let Some(file) = &mut file {
+    if let Some(mut file) = file {
         let mut text = String::new();
         for id in done.iter().flat_map(|(partition, _)| partition.cluster_of()) {
             let _ = writeln!(text, "{id}");
         }
-        std::io::Write::write_all(file, text.as_bytes())
+        std::io::Write::write_all(&mut file, text.as_bytes())
             .map_err(|e| Error::io("cannot write", file.path(), e))?;
-    }
-    if let Some(file) = file {
-        let path = file.path().to_path_buf();
-        write_ids(&set, &path, options.force, output)?;
         file.commit()?;
     }
+    ids.write(&set, output)?;
 
     let edges: Vec<f64> =
         set.samples.iter().map(|s| s.graph.edges().map(|(_, _, w)| f64::from(w)).sum()).collect();
@@ -97,9 +95,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
                 |path| format!("wrote {}", path.display()),
             );
             format!(
-                "{} clusters, modularity {:.4}, cut {:.1} % of edge weight, imbalance {:.2}\n\
+                "{}, modularity {:.4}, cut {:.1} % of edge weight, imbalance {:.2}\n\
                  {wrote} ({:.1} s)\n",
-                thousands(quality.clusters as u64),
+                count(quality.clusters as u64, "cluster"),
                 quality.modularity,
                 100.0 * quality.cut_fraction,
                 quality.imbalance,

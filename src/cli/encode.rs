@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use serde_json::{Value, json};
 
-use super::output::{Output, object, thousands};
+use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
 use crate::data::arrays::{self, ArraySpec, Dtype};
 use crate::data::encoded::{self, Chunk, Metadata, SCHEMA};
@@ -283,16 +283,32 @@ pub(super) fn warn_if_slow(coarsener: &str, set: &GraphSet, output: &Output) {
     }
 }
 
-/// Writes the original ids of relabelled nodes beside `path`: line i is node i.
-pub(super) fn write_ids(set: &GraphSet, path: &Path, force: bool, output: &Output) -> Result<()> {
-    let Some(ids) = &set.ids else { return Ok(()) };
-    let path = path.with_extension("ids.txt");
-    let mut file = AtomicFile::create(&path, force)?;
-    let text: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
-    file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))?;
-    file.commit()?;
-    output.note(&format!("nodes were relabelled; {} lists their ids in order", path.display()));
-    Ok(())
+/// The file beside the output that lists the original ids of relabelled nodes: line i is node i.
+pub(super) struct IdsFile(Option<AtomicFile>);
+
+impl IdsFile {
+    /// Opened before long work, if nodes were relabelled and there is an output.
+    pub(super) fn open(set: &GraphSet, output: Option<&Path>, force: bool) -> Result<IdsFile> {
+        match (&set.ids, output) {
+            (Some(_), Some(path)) => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(".ids.txt");
+                Ok(IdsFile(Some(AtomicFile::create(Path::new(&name), force)?)))
+            }
+            _ => Ok(IdsFile(None)),
+        }
+    }
+
+    /// Written after the output is.
+    pub(super) fn write(self, set: &GraphSet, output: &Output) -> Result<()> {
+        let (Some(mut file), Some(ids)) = (self.0, &set.ids) else { return Ok(()) };
+        let path = file.path().to_path_buf();
+        let text: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
+        file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))?;
+        file.commit()?;
+        output.note(&format!("nodes were relabelled; {} lists their ids in order", path.display()));
+        Ok(())
+    }
 }
 
 fn graph_set(
@@ -309,6 +325,7 @@ fn graph_set(
         Some(target) => Some(encoded::create(target.format, target.file, metadata, &num_nodes)?),
         None => None,
     };
+    let ids = IdsFile::open(set, path.as_deref(), options.force)?;
     let distinct = Mutex::new(Vec::new());
     let progress = Progress::new(set.samples.len() as u64, "graphs", output);
     let summary = encoder.encode_set(set, &progress, |chunk: Chunk| match &mut writer {
@@ -323,10 +340,8 @@ fn graph_set(
     })?;
     drop(progress);
     if let Some(writer) = writer {
-        if let Some(path) = &path {
-            write_ids(set, path, options.force, output)?;
-        }
         writer.finish()?;
+        ids.write(set, output)?;
     }
     let distinct = distinct.into_inner().unwrap_or_default().len() / (encoder.levels + 1);
     let wrote = Wrote::new(path)?;
@@ -369,10 +384,10 @@ fn summary_json(summary: &Summary, metadata: &Metadata) -> Vec<(&'static str, Va
 fn summary_text(input: &str, summary: &Summary, metadata: &Metadata) -> String {
     let graphs = summary.graphs.max(1) as f64;
     let mut text = format!(
-        "{input}: {} graph(s), {} nodes, {} edges; {}\n\n",
-        thousands(summary.graphs as u64),
-        thousands(summary.nodes),
-        thousands(summary.edges),
+        "{input}: {}, {}, {}; {}\n\n",
+        count(summary.graphs as u64, "graph"),
+        count(summary.nodes, "node"),
+        count(summary.edges, "edge"),
         metadata.coarsener
     );
     text += "level  clusters per graph  farthest pair  disconnected graphs\n";
@@ -387,8 +402,8 @@ fn summary_text(input: &str, summary: &Summary, metadata: &Metadata) -> String {
     text.push('\n');
     if summary.stopped_early > 0 {
         text += &format!(
-            "{} graph(s) stopped shrinking before level {}; their further levels repeat the last\n",
-            thousands(summary.stopped_early as u64),
+            "{} stopped shrinking before level {}; further levels repeat the last one\n",
+            count(summary.stopped_early as u64, "graph"),
             metadata.levels
         );
     }
@@ -450,6 +465,8 @@ fn high_level(
             set.samples.len()
         )));
     };
+    let path = out.as_ref().map(|target| target.file.path().to_path_buf());
+    let ids = IdsFile::open(set, path.as_deref(), options.force)?;
     let progress = Progress::new(1, "coarsening", output);
     let hierarchy = encoder.hierarchy(&sample.graph, 0, &progress)?;
     let high =
@@ -457,7 +474,6 @@ fn high_level(
     drop(progress);
     let nodes = sample.graph.num_nodes();
     let clusters = high.num_clusters();
-    let path = out.as_ref().map(|target| target.file.path().to_path_buf());
     if let Some(target) = out {
         let mut specs = vec![ArraySpec::new("cluster_of", Dtype::U32, &[nodes, encoder.levels])];
         specs.extend(
@@ -474,10 +490,8 @@ fn high_level(
             arrays.begin(1 + k - level)?;
             arrays.write(high.table(k))?;
         }
-        if let Some(path) = &path {
-            write_ids(set, path, options.force, output)?;
-        }
         arrays.finish()?;
+        ids.write(set, output)?;
     }
     let sizes: Vec<usize> = (0..=encoder.levels).map(|k| hierarchy.num_clusters(k)).collect();
     let stopped = hierarchy.built().len() < hierarchy.levels();
@@ -495,10 +509,10 @@ fn high_level(
         },
         || {
             let mut text = format!(
-                "{}: {} nodes, {} edges; {}\n\nlevel  clusters\n",
+                "{}: {}, {}; {}\n\nlevel  clusters\n",
                 options.input.input,
-                thousands(nodes as u64),
-                thousands(sample.graph.num_edges() as u64),
+                count(nodes as u64, "node"),
+                count(sample.graph.num_edges() as u64, "edge"),
                 metadata.coarsener
             );
             for (k, &size) in sizes.iter().enumerate() {

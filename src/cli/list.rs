@@ -42,12 +42,14 @@ struct Table {
 
 fn coarseners() -> Table {
     let row = |entry: &crate::coarsen::Entry| {
-        let parameter =
-            |p: &crate::coarsen::Parameter| format!("{}={} ({})", p.name, p.default, p.help);
+        let parameter = |p: &crate::coarsen::Parameter| match p.default {
+            "-" => format!("{}: {}", p.name, p.help),
+            default => format!("{}={default}: {}", p.name, p.help),
+        };
         vec![
             entry.name.to_string(),
             entry.summary.to_string(),
-            entry.parameters.iter().map(parameter).collect::<Vec<_>>().join("; "),
+            entry.parameters.iter().map(parameter).collect::<Vec<_>>().join("\n"),
             entry.complexity.to_string(),
             entry.citation.to_string(),
         ]
@@ -93,7 +95,8 @@ impl Table {
         let mut text = line(self.head.clone());
         text += &line(vec!["---"; self.head.len()]).replace(' ', "");
         for row in &self.rows {
-            let escaped: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let escaped: Vec<String> =
+                row.iter().map(|cell| cell.replace('|', "\\|").replace('\n', "<br>")).collect();
             text += &line(escaped.iter().map(String::as_str).collect());
         }
         text
@@ -106,7 +109,7 @@ impl Table {
             text += &format!("{}\n", row[0]);
             let width = self.head[1..].iter().map(|h| h.len()).max().unwrap_or(0);
             for (head, cell) in self.head.iter().zip(row).skip(1).filter(|(_, c)| !c.is_empty()) {
-                let mut lines = cell.split("; ");
+                let mut lines = cell.lines();
                 text += &format!("  {head:width$}  {}\n", lines.next().unwrap_or(""));
                 for line in lines {
                     text += &format!("  {:width$}  {line}\n", "");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::output::{Output, object, thousands};
+use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::Result;
 use crate::data::encoded;
@@ -33,8 +33,8 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
             object(fields.into_iter().chain(output.resources()))
         },
         || {
-            let shards = options.shards.len();
-            format!("wrote {path}: {} graphs from {shards} shards\n", thousands(graphs as u64))
+            let shards = count(options.shards.len() as u64, "shard");
+            format!("wrote {path}: {} from {shards}\n", count(graphs as u64, "graph"))
         },
     )
 }

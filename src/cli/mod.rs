@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::error::is_catching;
 use crate::{Error, MemoryLimit, Result};
 use output::Output;
 
@@ -32,6 +33,7 @@ struct Cli {
 
 /// Options of every verb.
 #[derive(Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Common {
     /// Print the result as JSON
     #[arg(long, global = true)]
@@ -74,6 +76,12 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
             return ExitCode::from(error.exit_code() as u8);
         }
     };
+    let print_panic = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !is_catching() {
+            print_panic(info);
+        }
+    }));
     let output = Output::new(&cli.common);
     match run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,

@@ -69,12 +69,12 @@ impl Output {
         let Repairs { self_loops, duplicates, one_way } = repairs;
         if self_loops + duplicates > 0 {
             self.note(&format!(
-                "dropped {} self-loop(s) and merged {} repeated edge(s)",
-                thousands(self_loops),
-                thousands(duplicates)
+                "dropped {} and merged {}",
+                count(self_loops, "self-loop"),
+                count(duplicates, "repeated edge")
             ));
         }
-        self.detail(|| format!("{} edge(s) were listed in one direction only", thousands(one_way)));
+        self.detail(|| format!("listed in one direction only: {}", count(one_way, "edge")));
     }
 
     /// Wall time so far, CPU time and peak memory, as JSON fields.
@@ -98,12 +98,17 @@ pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
     text
+}
+
+/// `1` and "graph" → "1 graph"; `1200` → "1,200 graphs".
+pub(super) fn count(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
 /// A JSON object from fields.
@@ -120,5 +125,7 @@ mod tests {
         assert_eq!(thousands(7), "7");
         assert_eq!(thousands(1_234), "1,234");
         assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(count(1, "graph"), "1 graph");
+        assert_eq!(count(1_200, "graph"), "1,200 graphs");
     }
 }

@@ -17,9 +17,9 @@
 //! ```
 
 mod arguments;
-mod louvain;
-mod newman;
-mod random;
+pub mod louvain;
+pub mod newman;
+pub mod random;
 mod refinement;
 
 pub use arguments::{Arguments, Parameter};

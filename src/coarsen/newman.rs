@@ -26,7 +26,7 @@
 //! let path: Vec<(u32, u32)> = (0..9).map(|u| (u, u + 1)).collect();
 //! let (graph, _) = Graph::from_pairs(10, &path)?;
 //! let partition = coarsen::parse("newman")?.coarsen(&graph, &Context::default())?;
-//! assert_eq!(partition.cluster_of(), [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]);
+//! assert_eq!(partition.cluster_of(), [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
 //! # Ok::<(), hdse::Error>(())
 //! ```
 

@@ -22,8 +22,6 @@ pub use formats::{FORMATS, Format};
 pub use sample::{Edges, Matrix, Sample, Values};
 pub use source::Source;
 
-use rayon::prelude::*;
-
 use crate::error::{Context as _, did_you_mean};
 use crate::graph::Repairs;
 use crate::{Error, MemoryLimit, Result};
@@ -166,23 +164,6 @@ fn hash_samples(samples: &[Sample]) -> String {
         hasher.update(bytemuck::cast_slice(&sample.edges.targets));
     }
     hasher.finalize().to_hex().to_string()
-}
-
-/// Makes samples from rows in parallel; the error of the first bad row wins, with its number.
-fn samples_from_rows<'a, R>(
-    rows: R,
-    first: usize,
-    make: impl Fn(usize) -> Result<sample::Row<'a>> + Sync,
-) -> Result<Vec<Sample>>
-where
-    R: IndexedParallelIterator<Item = usize>,
-{
-    let results: Vec<Result<Sample>> = rows
-        .map(|i| {
-            make(i).and_then(sample::Row::into_sample).context(|| format!("row {}", first + i))
-        })
-        .collect();
-    results.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@
 //! decoded in parallel, and only the columns that are wanted.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
@@ -30,7 +29,7 @@ use rayon::prelude::*;
 
 use super::sample::{Lists, Numbers, Row, check_num_nodes};
 use super::{GraphSet, ReadOptions, Sample, Source, Values};
-use crate::error::Context as _;
+use crate::error::{Context as _, catch};
 use crate::{Error, Result};
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
@@ -107,12 +106,12 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     Ok(GraphSet { samples, first: range.start, total, hash, ids: None })
 }
 
-/// The Parquet library panics on some broken files; that is an error of the file here.
-fn guarded<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Error::data(format!("not a readable Parquet file: {error}"))),
-        Err(_) => Err(Error::data("not a readable Parquet file: its structure is broken")),
+/// The Parquet library returns errors for most broken files and panics on a few.
+pub(super) fn guarded<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T> {
+    match catch(work) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(Error::data(format!("not a readable Parquet file: {error}"))),
+        None => Err(Error::data("not a readable Parquet file: its structure is broken")),
     }
 }
 
@@ -138,16 +137,21 @@ fn samples_of(batch: &RecordBatch, first: usize, options: &ReadOptions) -> Resul
     let edge_attr = nested("edge_attr")?;
     let pos = nested("pos")?;
     let y = column("y").map(|a| Scalars::new("y", a)).transpose()?;
-    super::samples_from_rows((0..num_nodes.len()).into_par_iter(), first, |row| {
-        Ok(Row {
+    let sample = |row: usize| {
+        Row {
             num_nodes: num_nodes[row],
             edge_index: edge_index.row(row),
             node_feat: node_feat.as_ref().map(|c| c.row(row)),
             edge_attr: edge_attr.as_ref().map(|c| c.row(row)),
             pos: pos.as_ref().map(|c| c.row(row)),
             y: y.as_ref().map(|c| c.row(row)),
-        })
-    })
+        }
+        .into_sample()
+        .context(|| format!("row {}", first + row))
+    };
+    // Collected in order, so that the first bad row is the one reported.
+    let samples: Vec<Result<Sample>> = (0..num_nodes.len()).into_par_iter().map(sample).collect();
+    samples.into_iter().collect()
 }
 
 /// A column of numbers, or of lists of numbers.

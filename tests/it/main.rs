@@ -1,4 +1,5 @@
 //! All integration tests, one binary.
+#![allow(clippy::unwrap_used, clippy::type_complexity)]
 
 mod bad_input;
 #[cfg(all(feature = "cli", feature = "parquet"))]

@@ -2,11 +2,11 @@
 //!
 //! | array | type | shape | meaning |
 //! |---|---|---|---|
-//! | `num_nodes` | u32 | [G] | nodes of every graph |
-//! | `node_offsets` | u64 | [G + 1] | first node of every graph in `clusters` |
-//! | `pair_offsets` | u64 | [G + 1] | first pair of every graph in `distances` |
-//! | `distances` | u8 | [pairs, K + 1] | n · n rows per graph, levels 0 … K; 255 = unreachable |
-//! | `clusters` | u32 | [nodes, K] | cluster of every node at levels 1 … K, ids local to the graph |
+//! | `num_nodes` | u32 | `[G]` | nodes of every graph |
+//! | `node_offsets` | u64 | `[G + 1]` | first node of every graph in `clusters` |
+//! | `pair_offsets` | u64 | `[G + 1]` | first pair of every graph in `distances` |
+//! | `distances` | u8 | `[pairs, K + 1]` | n · n rows per graph, levels 0 … K; 255 = unreachable |
+//! | `clusters` | u32 | `[nodes, K]` | cluster of every node at levels 1 … K, ids local to the graph |
 //!
 //! In safetensors and npz these are arrays; in Parquet a row is a graph, with columns `num_nodes`,
 //! `distances` and `clusters` (flattened lists). The [`Metadata`] lie under the key `hdse` (npz:

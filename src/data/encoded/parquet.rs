@@ -19,6 +19,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::{Chunk, Metadata, SetReader, SetWriter};
 use crate::data::AtomicFile;
+use crate::data::parquet::guarded;
 use crate::{Error, Result};
 
 /// Graphs per row group. Fixed, so that the bytes do not depend on how a set is cut into chunks.
@@ -122,25 +123,24 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Reader> {
-        let broken = |e: &dyn std::fmt::Display| Error::data(format!("not readable: {e}"));
         let file = || File::open(path).map_err(|e| Error::io("cannot read", path, e));
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file()?).map_err(|e| broken(&e))?;
+        let (first, second) = (file()?, file()?);
+        let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(first))?;
         let pairs = builder.metadata().file_metadata().key_value_metadata();
         let text = pairs.and_then(|pairs| pairs.iter().find(|kv| kv.key == "hdse"));
         let metadata = Metadata::from_json(text.and_then(|kv| kv.value.as_deref()).unwrap_or(""))?;
         if builder.schema().fields() != schema().fields() {
-            return Err(broken(&"columns are not those of an encoded set"));
+            return Err(Error::data("its columns are not those of an encoded set"));
         }
         let mask = ProjectionMask::roots(builder.parquet_schema(), [0]);
-        let sizes = builder.with_projection(mask).build().map_err(|e| broken(&e))?;
+        let mut sizes = guarded(|| builder.with_projection(mask).build())?;
         let mut num_nodes = Vec::new();
-        for batch in sizes {
-            let batch = batch.map_err(|e| broken(&e))?;
+        while let Some(batch) = guarded(|| sizes.next().transpose())? {
             num_nodes.extend_from_slice(batch.column(0).as_primitive::<UInt32Type>().values());
         }
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file()?)
-            .and_then(|b| b.with_batch_size(GROUP).build())
-            .map_err(|e| broken(&e))?;
+        let reader = guarded(|| {
+            ParquetRecordBatchReaderBuilder::try_new(second)?.with_batch_size(GROUP).build()
+        })?;
         Ok(Reader { reader, metadata, num_nodes })
     }
 }
@@ -155,8 +155,7 @@ impl SetReader for Reader {
     }
 
     fn next(&mut self) -> Result<Option<Chunk>> {
-        let Some(batch) = self.reader.next() else { return Ok(None) };
-        let batch = batch.map_err(|e| Error::data(format!("not readable: {e}")))?;
+        let Some(batch) = guarded(|| self.reader.next().transpose())? else { return Ok(None) };
         let list = |column: usize| {
             let list = batch.column(column).as_list::<i64>();
             let (first, last) = (list.value_offsets()[0], list.value_offsets()[list.len()]);

@@ -1,0 +1,34 @@
+# What CI runs, and what you run: the same commands.
+
+CARGO ?= cargo
+
+.PHONY: all test lint fmt bench docs
+
+all: lint test
+
+## Everything that can fail: unit, integration, documentation tests; the small build too.
+test:
+	$(CARGO) test
+	$(CARGO) test --no-default-features --lib --test it
+	$(CARGO) test --no-default-features --doc
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --no-default-features --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
+	$(CARGO) run --quiet -- list coarseners --markdown | diff - docs/coarseners-table.md
+	$(CARGO) run --quiet -- list formats --markdown | diff - docs/formats-table.md
+
+fmt:
+	$(CARGO) fmt
+
+## Criterion benches of the core; writes docs/benchmarks.md.
+bench:
+	$(CARGO) bench
+
+## The tables in docs/ that are made from the lists in the code, then the library's documentation.
+docs:
+	$(CARGO) run --quiet -- list coarseners --markdown > docs/coarseners-table.md
+	$(CARGO) run --quiet -- list formats --markdown > docs/formats-table.md
+	$(CARGO) doc --no-deps
