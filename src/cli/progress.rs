@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output::Output;
 use crate::monitor::Monitor;
@@ -39,11 +39,14 @@ impl Progress {
         let template = match total {
             0 | 1 => format!("{{spinner}} {unit} {{elapsed}}"),
             _ => {
-                format!("{{bar:30}} {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left")
+                format!("{{bar:30}} {{human_pos}}/{{human_len}} {unit}, {{rate}}, {{eta}} left")
             }
         };
         if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+            let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+                let _ = write!(text, "{:.0}/s", state.per_sec());
+            };
+            bar.set_style(style.with_key("rate", rate));
         }
         if visible {
             bar.enable_steady_tick(Duration::from_millis(200));

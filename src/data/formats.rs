@@ -86,18 +86,20 @@ pub(crate) fn by_file_name(name: &str) -> Option<&'static Format> {
 
 /// The format of an input: by its first bytes where they are telling, else by its name, else an
 /// edge list.
-pub(crate) fn detect(source: &Source) -> &'static Format {
-    let named = |name| by_name(name).ok();
+pub(crate) fn detect(source: &Source) -> Result<&'static Format> {
     let first = source.bytes().iter().find(|b| !b.is_ascii_whitespace());
-    let telling = match first {
-        Some(b'P') if source.bytes().starts_with(b"PAR1") => named("parquet"),
-        Some(b'{') => named("jsonl"),
-        _ => None,
-    };
-    telling
-        .or_else(|| by_file_name(source.name()))
-        .or_else(|| named("edge-list"))
-        .expect("edge lists are always listed")
+    let is_parquet = source.bytes().starts_with(b"PAR1") || source.name().ends_with(".parquet");
+    if is_parquet && cfg!(not(feature = "parquet")) {
+        return Err(Error::config(format!(
+            "{} is a Parquet file, and this program was built without the feature `parquet`",
+            source.name()
+        )));
+    }
+    match first {
+        Some(b'P') if is_parquet => by_name("parquet"),
+        Some(b'{') => by_name("jsonl"),
+        _ => by_file_name(source.name()).map_or_else(|| by_name("edge-list"), Ok),
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_name_and_content() {
-        let of = |name: &str, bytes: &[u8]| detect(&Source::from_bytes(name, bytes)).name;
+        let of = |name: &str, bytes: &[u8]| detect(&Source::from_bytes(name, bytes)).unwrap().name;
         assert_eq!(of("a.csv.gz", b"1,2\n"), "edge-list");
         assert_eq!(of("standard input", b" {\"num_nodes\": 1}"), "jsonl");
         assert_eq!(of("graph", b"1 2\n"), "edge-list");

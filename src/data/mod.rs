@@ -141,7 +141,7 @@ pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
     let source = Source::load(input, options.limit)?;
     let format = match options.format {
         Some(format) => format,
-        None => formats::detect(&source),
+        None => formats::detect(&source)?,
     };
     let Some(read) = format.read else {
         return Err(Error::config(format!("format `{}` can't be read", format.name)));

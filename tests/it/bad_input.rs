@@ -29,6 +29,10 @@ fn files_that_are_no_graphs() {
         ("binary.txt", b"\xff\xfe\x00\x01", "is not UTF-8"),
     ];
     for (name, bytes, expected) in cases {
+        let expected = match name.ends_with(".parquet") && cfg!(not(feature = "parquet")) {
+            true if !bytes.is_empty() => "built without the feature `parquet`",
+            _ => expected,
+        };
         let error = load(&write(folder.path(), name, bytes)).err();
         let error = error.unwrap_or_else(|| panic!("{name} was read"));
         assert!(format!("{error:#}").contains(expected), "{name}: {error:#}");

@@ -28,6 +28,10 @@ fn distances(graph: &Graph, hierarchy: &Hierarchy, clip: usize) -> Distances {
     Distances::new(graph, hierarchy, &clip, MemoryLimit::NONE).unwrap()
 }
 
+fn all_pairs(graph: &Graph) -> Vec<u8> {
+    hdse::distance::all_pairs(graph, 30, MemoryLimit::NONE).unwrap()
+}
+
 /// Hop distance of one pair by the plainest search there is.
 fn hops(graph: &Graph, from: u32, to: u32) -> u8 {
     let mut frontier = vec![from];
@@ -118,7 +122,7 @@ proptest! {
         let pairs: Vec<(u32, u32)> =
             graph.edges().map(|(u, v, _)| (map[u as usize], map[v as usize])).collect();
         let moved = crate::support::graph(n, &pairs);
-        let (a, b) = (hdse::distance::all_pairs(&graph, 30), hdse::distance::all_pairs(&moved, 30));
+        let (a, b) = (all_pairs(&graph), all_pairs(&moved));
         for (u, v) in (0..n).flat_map(|u| (0..n).map(move |v| (u, v))) {
             prop_assert_eq!(a[u * n + v], b[map[u] as usize * n + map[v] as usize]);
         }
@@ -129,7 +133,7 @@ proptest! {
         let n = graph.num_nodes();
         let pairs: Vec<(u32, u32)> = graph.edges().map(|(u, v, _)| (u, v)).collect();
         let larger = crate::support::graph(n + extra, &pairs);
-        let (a, b) = (hdse::distance::all_pairs(&graph, 30), hdse::distance::all_pairs(&larger, 30));
+        let (a, b) = (all_pairs(&graph), all_pairs(&larger));
         for u in 0..n + extra {
             for v in 0..n + extra {
                 let expected = match (u < n && v < n, u == v) {

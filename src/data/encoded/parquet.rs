@@ -1,5 +1,6 @@
 //! Encoded sets as Parquet: one row per graph.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -48,13 +49,16 @@ fn problem(e: impl std::fmt::Display) -> Error {
 
 impl Writer {
     pub(super) fn new(file: AtomicFile, metadata: &Metadata) -> Result<Writer> {
-        let key_value = KeyValue::new("hdse".to_string(), metadata.to_json());
+        // Beside the file's own metadata, the Arrow schema carries it: that is where pyarrow looks.
+        let text = metadata.to_json();
+        let schema = schema().with_metadata(HashMap::from([("hdse".to_string(), text.clone())]));
+        let key_value = KeyValue::new("hdse".to_string(), text);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_key_value_metadata(Some(vec![key_value]))
             .build();
         let writer =
-            ArrowWriter::try_new(file, Arc::new(schema()), Some(properties)).map_err(problem)?;
+            ArrowWriter::try_new(file, Arc::new(schema), Some(properties)).map_err(problem)?;
         Ok(Writer { writer, levels: metadata.levels, pending: Chunk::default() })
     }
 
