@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
+use crate::buffer::Buffer;
 use crate::partition::Partition;
 use crate::{Error, Result};
 
@@ -34,9 +35,9 @@ pub const MAX_NODES: usize = (1 << 31) - 1;
 /// An undirected simple graph in compressed sparse rows, optionally weighted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    offsets: Vec<u64>,
-    targets: Vec<u32>,
-    weights: Option<Vec<f32>>,
+    offsets: Buffer<u64>,
+    targets: Buffer<u32>,
+    weights: Option<Buffer<f32>>,
 }
 
 /// What had to be mended to make a list of pairs a simple undirected graph.
@@ -229,16 +230,16 @@ impl Graph {
                 Some(_) => return Err(Error::data(format!("node {u} is listed twice"))),
             }
         }
-        let mut result = Graph::with_capacity(nodes.len(), 0, self.is_weighted());
+        let mut result = Rows::new(nodes.len(), self.is_weighted());
         let mut row = Vec::new();
         for &u in nodes {
             row.clear();
             let kept = self.weighted_neighbors(u).map(|(v, w)| (local[v as usize], w));
             row.extend(kept.filter(|&(v, _)| v != ABSENT));
             row.sort_unstable_by_key(|&(v, _)| v);
-            result.push_row(row.iter().copied());
+            result.push(row.iter().copied());
         }
-        Ok(result)
+        Ok(result.into())
     }
 
     /// The quotient graph: clusters become nodes, adjacent if any edge crosses between them. The
@@ -253,7 +254,7 @@ impl Graph {
             // Dense accumulator and list of touched keys: no hashing, fixed summation order.
             let mut sum = vec![0f64; count];
             let mut keys = Vec::new();
-            let mut part = Graph::with_capacity(clusters.len(), 0, true);
+            let mut part = Rows::new(clusters.len(), true);
             for c in clusters {
                 for &u in members.of(c as u32) {
                     for (v, w) in self.weighted_neighbors(u) {
@@ -269,7 +270,7 @@ impl Graph {
                 }
                 keys.sort_unstable();
                 keys.dedup();
-                part.push_row(keys.iter().map(|&d| (d, sum[d as usize] as f32)));
+                part.push(keys.iter().map(|&d| (d, sum[d as usize] as f32)));
                 for d in keys.drain(..) {
                     sum[d as usize] = 0.0;
                 }
@@ -277,28 +278,81 @@ impl Graph {
             part
         };
         if self.targets.len() < PARALLEL {
-            return rows(0..count);
+            return rows(0..count).into();
         }
         let chunk = count.div_ceil(8 * rayon::current_num_threads()).max(1);
         let starts: Vec<usize> = (0..count).step_by(chunk).collect();
-        let parts: Vec<Graph> =
+        let parts: Vec<Rows> =
             starts.into_par_iter().map(|s| rows(s..(s + chunk).min(count))).collect();
-        let entries = parts.iter().map(|p| p.targets.len()).sum();
-        let mut result = Graph::with_capacity(count, entries, true);
+        let mut result = Rows::new(count, true);
         for part in &parts {
             result.append(part);
         }
-        result
+        result.into()
     }
 
-    fn with_capacity(nodes: usize, entries: usize, weighted: bool) -> Graph {
+    /// Takes compressed sparse rows that already are a simple undirected graph.
+    ///
+    /// # Errors
+    /// If offsets do not fit, a row is not sorted, or an entry is out of range, a self-loop or lacks
+    /// its reverse.
+    pub(crate) fn from_rows(
+        offsets: Buffer<u64>,
+        targets: Buffer<u32>,
+        weights: Option<Buffer<f32>>,
+    ) -> Result<Graph> {
+        let broken = |why: String| Err(Error::data(why));
+        if offsets.first() != Some(&0)
+            || offsets.last() != Some(&(targets.len() as u64))
+            || weights.as_ref().is_some_and(|w| w.len() != targets.len())
+            || !offsets.is_sorted()
+        {
+            return broken("row offsets do not fit the entries".into());
+        }
+        check_nodes(offsets.len() - 1)?;
+        let graph = Graph { offsets, targets, weights };
+        let n = graph.num_nodes() as u32;
+        let bad = (0..n).into_par_iter().find_first(|&u| {
+            let row = graph.neighbors(u);
+            let lacks_reverse =
+                |&v: &u32| v >= n || v == u || graph.weight(v, u) != graph.weight(u, v);
+            !row.is_sorted_by(|a, b| a < b) || row.iter().any(lacks_reverse)
+        });
+        match bad {
+            Some(u) => {
+                broken(format!("the neighbours of node {u} are not those of a simple graph"))
+            }
+            None => Ok(graph),
+        }
+    }
+
+    /// Weight of an edge, if it is there; 1 in a graph without weights.
+    pub fn weight(&self, u: u32, v: u32) -> Option<f32> {
+        let at = self.neighbors(u).binary_search(&v).ok()?;
+        Some(self.weights.as_ref().map_or(1.0, |w| w[self.row(u).start + at]))
+    }
+
+    /// Weights of all entries of [`Graph::targets`], if the graph has any.
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.weights.as_deref()
+    }
+}
+
+/// A graph while its rows are written one after another.
+struct Rows {
+    offsets: Vec<u64>,
+    targets: Vec<u32>,
+    weights: Option<Vec<f32>>,
+}
+
+impl Rows {
+    fn new(nodes: usize, weighted: bool) -> Rows {
         let mut offsets = Vec::with_capacity(nodes + 1);
         offsets.push(0);
-        let weights = weighted.then(|| Vec::with_capacity(entries));
-        Graph { offsets, targets: Vec::with_capacity(entries), weights }
+        Rows { offsets, targets: Vec::new(), weights: weighted.then(Vec::new) }
     }
 
-    fn push_row(&mut self, row: impl Iterator<Item = (u32, f32)>) {
+    fn push(&mut self, row: impl Iterator<Item = (u32, f32)>) {
         for (v, w) in row {
             self.targets.push(v);
             if let Some(weights) = &mut self.weights {
@@ -308,12 +362,22 @@ impl Graph {
         self.offsets.push(self.targets.len() as u64);
     }
 
-    fn append(&mut self, other: &Graph) {
+    fn append(&mut self, other: &Rows) {
         let base = self.targets.len() as u64;
         self.offsets.extend(other.offsets[1..].iter().map(|o| o + base));
         self.targets.extend_from_slice(&other.targets);
         if let (Some(to), Some(from)) = (&mut self.weights, &other.weights) {
             to.extend_from_slice(from);
+        }
+    }
+}
+
+impl From<Rows> for Graph {
+    fn from(rows: Rows) -> Graph {
+        Graph {
+            offsets: rows.offsets.into(),
+            targets: rows.targets.into(),
+            weights: rows.weights.map(Buffer::from),
         }
     }
 }
@@ -536,7 +600,7 @@ fn simplify<E: Entry>(
     entries.shrink_to_fit();
     let weights = E::WEIGHTED.then(|| entries.iter().map(|e| e.weight()).collect());
     let targets = entries.into_iter().map(E::key).collect();
-    (Graph { offsets, targets, weights }, repairs)
+    (Rows { offsets, targets, weights }.into(), repairs)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
 
+mod buffer;
 pub mod coarsen;
 pub mod data;
 pub mod distance;

@@ -50,7 +50,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
     /// Format of the output; told from its name by default
-    #[arg(long, value_parser = FormatParser { out: true })]
+    #[arg(long, value_parser = FormatParser::Sets)]
     format: Option<&'static Format>,
     /// Replace files that exist
     #[arg(long)]
@@ -64,11 +64,17 @@ pub(super) struct InputOptions {
     #[arg(value_name = "INPUT")]
     input: String,
     /// Format of the input; told from its name and first bytes by default
-    #[arg(long, value_parser = FormatParser { out: false })]
+    #[arg(long, value_parser = FormatParser::Input)]
     input_format: Option<&'static Format>,
 }
 
 impl InputOptions {
+    /// What the user called it.
+    pub(super) fn name(&self) -> &str {
+        &self.input
+    }
+
+    /// Reads the graphs, or a part of them, and says what was repaired.
     pub(super) fn read(
         &self,
         shard: Option<Shard>,
@@ -78,9 +84,17 @@ impl InputOptions {
         let options = ReadOptions { format: self.input_format, features: false, shard, limit };
         let set = crate::data::read(&self.input, &options)?;
         output.repairs(set.repairs());
-        output
-            .detail(|| format!("read {} graph(s) in {:.2} s", set.samples.len(), output.seconds()));
+        output.detail(|| {
+            let graphs = count(set.samples.len() as u64, "graph");
+            format!("read {graphs} in {:.2} s", output.seconds())
+        });
         Ok(set)
+    }
+
+    /// Reads everything, features and targets too.
+    pub(super) fn read_whole(&self, limit: MemoryLimit) -> Result<GraphSet> {
+        let options = ReadOptions { format: self.input_format, limit, ..ReadOptions::default() };
+        crate::data::read(&self.input, &options)
     }
 }
 
@@ -105,10 +119,25 @@ impl TypedValueParser for SpecParser {
     }
 }
 
-/// The name of a format that can be written, or read.
-#[derive(Clone)]
-struct FormatParser {
-    out: bool,
+/// The name of a format that can do what is needed.
+#[derive(Clone, Copy)]
+pub(super) enum FormatParser {
+    /// Be read.
+    Input,
+    /// Hold a single graph.
+    Graphs,
+    /// Hold an encoded set.
+    Sets,
+}
+
+impl FormatParser {
+    fn formats(self) -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(move |format| match self {
+            FormatParser::Input => format.reads(),
+            FormatParser::Graphs => format.write_graph.is_some(),
+            FormatParser::Sets => format.writes_sets,
+        })
+    }
 }
 
 impl TypedValueParser for FormatParser {
@@ -120,22 +149,14 @@ impl TypedValueParser for FormatParser {
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<&'static Format, clap::Error> {
-        let names = FORMATS.iter().filter(|f| self.fits(f)).map(|f| f.name);
-        let parser = clap::builder::PossibleValuesParser::new(names);
+        let parser = clap::builder::PossibleValuesParser::new(self.formats().map(|f| f.name));
         let name = parser.parse_ref(command, argument, value)?;
-        let found = FORMATS.iter().find(|f| f.name == name);
+        let found = self.formats().find(|f| f.name == name);
         Ok(found.expect("only listed names are accepted"))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let fitting = FORMATS.iter().filter(|f| self.fits(f));
-        Some(Box::new(fitting.map(|f| PossibleValue::new(f.name).help(f.summary))))
-    }
-}
-
-impl FormatParser {
-    fn fits(&self, format: &Format) -> bool {
-        if self.out { format.writes } else { format.read.is_some() }
+        Some(Box::new(self.formats().map(|f| PossibleValue::new(f.name).help(f.summary))))
     }
 }
 
@@ -221,7 +242,7 @@ impl Target {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let format = match (options.format, crate::data::format_of_file(&name)) {
             (Some(format), _) => format.name,
-            (None, Some(format)) if format.writes => format.name,
+            (None, Some(format)) if format.writes_sets => format.name,
             (None, Some(format)) => {
                 return Err(Error::config(format!(
                     "`{name}` looks like {}, which can't hold encoded graphs; end it in \

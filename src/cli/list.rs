@@ -66,13 +66,14 @@ fn formats() -> Table {
         vec![
             format.name.to_string(),
             format.extensions.iter().map(|e| format!(".{e}")).collect::<Vec<_>>().join(" "),
-            yes(format.read.is_some()),
-            yes(format.writes),
+            yes(format.reads()),
+            yes(format.write_graph.is_some()),
+            yes(format.writes_sets),
             format.summary.to_string(),
         ]
     };
     Table {
-        head: vec!["name", "file names", "in", "out", "holds"],
+        head: vec!["name", "file names", "read", "write graph", "write encoded", "holds"],
         rows: FORMATS.iter().map(row).collect(),
     }
 }

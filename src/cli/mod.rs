@@ -6,6 +6,7 @@
 mod coarsen;
 mod completions;
 mod encode;
+mod graph;
 mod list;
 mod merge;
 mod output;
@@ -58,6 +59,8 @@ enum Verb {
     Encode(encode::Options),
     /// Partition a graph: one cluster id per line
     Coarsen(coarsen::Options),
+    /// Import, inspect, check and convert single graphs
+    Graph(graph::Options),
     /// Join the files of `hdse encode --shard` into what one run would have written
     Merge(merge::Options),
     /// List coarseners, file formats or generated sets
@@ -108,6 +111,7 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
     pool.install(|| match cli.verb {
         Verb::Encode(options) => encode::run(&options, limit, output),
         Verb::Coarsen(options) => coarsen::run(&options, limit, output),
+        Verb::Graph(options) => graph::run(&options, limit, output),
         Verb::Merge(options) => merge::run(&options, output),
         Verb::List(options) => list::run(&options, output),
         Verb::Completions(options) => completions::run(&options, output),

@@ -8,11 +8,12 @@
 //! ascending order, other words in order of first appearance, and the mapping is kept
 //! ([`GraphSet::ids`](super::GraphSet::ids)).
 
-use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use rayon::prelude::*;
 
-use super::{Edges, GraphSet, ReadOptions, Sample, Shard, Source};
+use super::single::{Single, label_numbers, label_words};
+use super::{GraphSet, ReadOptions, Source};
 use crate::error::Context as _;
 use crate::graph::check_weight;
 use crate::{Error, Graph, Result};
@@ -20,23 +21,25 @@ use crate::{Error, Graph, Result};
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let text = source.text()?;
     let layout = Layout::sniff(text)?;
-    let whole = Shard { index: 0, count: 1 };
-    let range = options.shard.unwrap_or(whole).range(1);
-    let Parsed { pairs, weights, ids, num_nodes } = parse(text, &layout)?;
-    let samples = if range.is_empty() {
-        Vec::new()
-    } else {
-        let (graph, repairs) = match weights {
-            Some(weights) => Graph::from_weighted_pairs(num_nodes, &pairs, &weights)?,
-            None => Graph::from_pairs(num_nodes, &pairs)?,
-        };
-        let (sources, targets) = match options.features {
-            true => pairs.into_iter().unzip(),
-            false => Default::default(),
-        };
-        vec![Sample::bare(Edges { sources, targets }, graph, repairs)]
-    };
-    Ok(GraphSet { samples, first: range.start, total: 1, hash: source.hash().to_string(), ids })
+    parse(text, &layout)?.into_set(source, options)
+}
+
+/// The graph as an edge list; `ids` are the names of nodes. Isolated nodes do not appear.
+pub(super) fn write(graph: &Graph, ids: Option<&[String]>, delimiter: char) -> Result<String> {
+    let name = |u: u32| ids.map_or_else(|| u.to_string(), |ids| ids[u as usize].clone());
+    if let Some(bad) = ids.and_then(|ids| ids.iter().find(|id| id.contains([delimiter, '\n', '"'])))
+    {
+        return Err(Error::data(format!("id `{bad}` can't stand in an edge list")));
+    }
+    let mut text = String::new();
+    for (u, v, w) in graph.edges() {
+        let _ = write!(text, "{}{delimiter}{}", name(u), name(v));
+        if graph.is_weighted() {
+            let _ = write!(text, "{delimiter}{w}");
+        }
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// How the lines of a file are to be read.
@@ -105,14 +108,7 @@ fn clip(line: &str) -> &str {
     &line[..end]
 }
 
-struct Parsed {
-    pairs: Vec<(u32, u32)>,
-    weights: Option<Vec<f32>>,
-    ids: Option<Vec<String>>,
-    num_nodes: usize,
-}
-
-fn parse(text: &str, layout: &Layout) -> Result<Parsed> {
+fn parse(text: &str, layout: &Layout) -> Result<Single> {
     let chunks = chunks_of_lines(text);
     let edges = |(first, chunk)| {
         lines_of(chunk, first, layout)
@@ -124,37 +120,11 @@ fn parse(text: &str, layout: &Layout) -> Result<Parsed> {
     let ends = || parsed.iter().flatten().flat_map(|&(u, v, _)| [u, v]);
 
     let numbers: Option<Vec<u64>> = ends().map(plain_number).collect();
-    let (labels, ids, num_nodes): (Vec<u32>, _, usize) = match numbers {
-        Some(numbers) => {
-            let mut distinct = numbers.clone();
-            distinct.par_sort_unstable();
-            distinct.dedup();
-            let count = distinct.len();
-            let as_given = distinct.last().is_some_and(|&last| last == count as u64 - 1);
-            if as_given {
-                (numbers.iter().map(|&id| id as u32).collect(), None, count)
-            } else {
-                let rank = |id| distinct.binary_search(id).expect("every id was collected") as u32;
-                let labels = numbers.par_iter().map(rank).collect();
-                (labels, Some(distinct.iter().map(u64::to_string).collect()), count)
-            }
-        }
-        None => {
-            let mut known = HashMap::new();
-            let mut ids = Vec::new();
-            let label = |id| {
-                *known.entry(id).or_insert_with(|| {
-                    ids.push(String::from(id));
-                    ids.len() as u32 - 1
-                })
-            };
-            let labels = ends().map(label).collect();
-            let count = ids.len();
-            (labels, Some(ids), count)
-        }
+    let labels = match numbers {
+        Some(numbers) => label_numbers(numbers),
+        None => label_words(ends()),
     };
-    let pairs = labels.as_chunks::<2>().0.iter().map(|&[u, v]| (u, v)).collect();
-    Ok(Parsed { pairs, weights, ids, num_nodes })
+    Ok(labels.into_single(weights))
 }
 
 /// A number in its plain form, so that `7` and `007` stay two ids.

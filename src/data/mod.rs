@@ -11,20 +11,33 @@ mod community_small;
 mod edge_list;
 pub mod encoded;
 mod formats;
+mod gml;
+mod graph_file;
+mod graphml;
 mod jsonl;
+mod matrix_market;
+mod metis;
+mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod sample;
+mod single;
 mod source;
+mod tu;
 
 pub use atomic::AtomicFile;
-pub use formats::{FORMATS, Format};
+pub use formats::{FORMATS, Format, GraphOut, Reader};
+pub use graph_file::{open_graph_file, write_graph_file};
+#[cfg(feature = "parquet")]
+pub use parquet::write_clusters_parquet;
 pub use sample::{Edges, Matrix, Sample, Values};
 pub use source::Source;
 
+use std::path::Path;
+
 use crate::error::{Context as _, did_you_mean};
 use crate::graph::Repairs;
-use crate::{Error, MemoryLimit, Result};
+use crate::{Error, Graph, MemoryLimit, Result};
 
 /// Sets that are generated in memory, by name.
 pub const GENERATED: &[Generated] = &[community_small::ENTRY];
@@ -138,20 +151,75 @@ pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
             GENERATED.iter().map(|g| g.name).collect::<Vec<_>>().join(", ")
         )));
     }
+    if input != "-"
+        && let Some(set) = read_path(Path::new(input), options)?
+    {
+        return Ok(set);
+    }
     let source = Source::load(input, options.limit)?;
     let format = match options.format {
         Some(format) => format,
         None => formats::detect(&source)?,
     };
-    let Some(read) = format.read else {
-        return Err(Error::config(format!("format `{}` can't be read", format.name)));
+    match format.read {
+        Reader::Bytes(read) => read(&source, options).context(|| source.name().to_string()),
+        Reader::Path => Err(Error::data(format!("{} is not {}", source.name(), format.summary))),
+        Reader::None => {
+            Err(Error::config(format!("{}: format `{}` can't be read", source.name(), format.name)))
+        }
+    }
+}
+
+/// Formats that are a folder, or that are mapped instead of read.
+fn read_path(path: &Path, options: &ReadOptions) -> Result<Option<GraphSet>> {
+    let wanted = |name: &str| options.format.is_none_or(|f| f.name == name);
+    if wanted("tu")
+        && let Some(arcs) = tu::find(path)
+    {
+        return tu::read(&arcs, options).context(|| path.display().to_string()).map(Some);
+    }
+    let mut magic = [0; 8];
+    let mut file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) => return Err(Error::io("cannot read", path, e)),
     };
-    read(&source, options).context(|| source.name().to_string())
+    if !wanted("hgraph")
+        || std::io::Read::read_exact(&mut file, &mut magic).is_err()
+        || magic != *graph_file::MAGIC
+    {
+        return Ok(None);
+    }
+    let (graph, hash) = open_graph_file(path)?;
+    let samples = match options.shard {
+        Some(shard) if shard.range(1).is_empty() => Vec::new(),
+        _ => vec![Sample::bare(arcs_of(&graph, options), graph, Default::default())],
+    };
+    let first = options.shard.map_or(0, |s| s.range(1).start);
+    Ok(Some(GraphSet { samples, first, total: 1, hash, ids: None }))
+}
+
+/// Both directions of every edge, if features are wanted.
+fn arcs_of(graph: &Graph, options: &ReadOptions) -> Edges {
+    if !options.features {
+        return Edges::default();
+    }
+    let sources = (0..graph.num_nodes() as u32)
+        .flat_map(|u| std::iter::repeat_n(u, graph.degree(u)))
+        .collect();
+    Edges { sources, targets: graph.targets().to_vec() }
 }
 
 /// The format that a file name ends in, `.gz` aside, if it is a known one.
 pub fn format_of_file(name: &str) -> Option<&'static Format> {
     formats::by_file_name(name)
+}
+
+/// The format called `name`.
+///
+/// # Errors
+/// If there is none; the nearest name is suggested.
+pub fn format_by_name(name: &str) -> Result<&'static Format> {
+    formats::by_name(name)
 }
 
 /// Content hash of samples that come from no file: nodes and arcs of every graph.

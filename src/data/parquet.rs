@@ -10,27 +10,38 @@
 //! | `pos` | list of n lists of numbers, optional | coordinates |
 //! | `y` | number or list of numbers, optional | targets |
 //!
+//! A table without these columns but with `source` and `target` (or `src`/`dst`, `from`/`to`, `u`/`v`) is
+//! one graph, a row per edge, with an optional `weight`; ids may be numbers or text.
+//!
 //! Lists are matched by position, so the names of inner fields do not matter. Row groups are
 //! decoded in parallel, and only the columns that are wanted.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type,
 };
-use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{
+    Array, ArrayRef, Float32Array, OffsetSizeTrait, RecordBatch, StringArray, UInt32Array,
+};
+use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
 use rayon::prelude::*;
 
 use super::sample::{Lists, Numbers, Row, check_num_nodes};
-use super::{GraphSet, ReadOptions, Sample, Source, Values};
+use super::single::{label_numbers, label_words};
+use super::{AtomicFile, GraphOut, GraphSet, ReadOptions, Sample, Source, Values};
 use crate::error::{Context as _, catch};
-use crate::{Error, Result};
+use crate::graph::check_weight;
+use crate::{Error, Hierarchy, Result};
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let bytes = Bytes::copy_from_slice(source.bytes());
@@ -40,6 +51,11 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
         false => &["num_nodes", "edge_index"],
     };
     let schema = metadata.schema();
+    if schema.column_with_name("num_nodes").is_none()
+        && let Some(columns) = EdgeColumns::find(schema)
+    {
+        return read_edges(source, &bytes, metadata.clone(), &columns, options);
+    }
     for required in ["num_nodes", "edge_index"] {
         if schema.column_with_name(required).is_none() {
             let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -104,6 +120,131 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     }
     let hash = source.hash().to_string();
     Ok(GraphSet { samples, first: range.start, total, hash, ids: None })
+}
+
+/// The columns of a table of edges.
+struct EdgeColumns {
+    source: usize,
+    target: usize,
+    weight: Option<usize>,
+}
+
+impl EdgeColumns {
+    fn find(schema: &Schema) -> Option<EdgeColumns> {
+        let column =
+            |name: &str| schema.fields().iter().position(|f| f.name().eq_ignore_ascii_case(name));
+        let names = [("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v")];
+        let (source, target) = names.iter().find_map(|(u, v)| Some((column(u)?, column(v)?)))?;
+        Some(EdgeColumns { source, target, weight: column("weight") })
+    }
+}
+
+/// One graph from a table with a row per edge: `source`, `target` and, if it is there, `weight`.
+fn read_edges(
+    source: &Source,
+    bytes: &Bytes,
+    metadata: ArrowReaderMetadata,
+    columns: &EdgeColumns,
+    options: &ReadOptions,
+) -> Result<GraphSet> {
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata);
+    let mut reader = guarded(|| builder.with_batch_size(1 << 16).build())?;
+    let (mut numbers, mut words, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(batch) = guarded(|| reader.next().transpose())? {
+        let (from, to) = (batch.column(columns.source), batch.column(columns.target));
+        match (from.data_type(), to.data_type()) {
+            (DataType::Utf8, DataType::Utf8) => {
+                no_nulls("source", from)?;
+                no_nulls("target", to)?;
+                let (from, to) = (from.as_string::<i32>(), to.as_string::<i32>());
+                for row in 0..batch.num_rows() {
+                    words.push(from.value(row).to_string());
+                    words.push(to.value(row).to_string());
+                }
+            }
+            _ => {
+                let ids = |name, array| match numbers_of(name, array)? {
+                    Values::Int(ids) => Ok(ids),
+                    Values::Float(_) => Err(Error::data(format!("column `{name}` is not whole"))),
+                };
+                for (u, v) in ids("source", from)?.into_iter().zip(ids("target", to)?) {
+                    let id = |id: i64| {
+                        u64::try_from(id)
+                            .map_err(|_| Error::data(format!("node id {id} is negative")))
+                    };
+                    numbers.push(id(u)?);
+                    numbers.push(id(v)?);
+                }
+            }
+        }
+        if let Some(column) = columns.weight {
+            match numbers_of("weight", batch.column(column))? {
+                Values::Int(values) => weights.extend(values.into_iter().map(|w| w as f32)),
+                Values::Float(values) => weights.extend(values),
+            }
+        }
+    }
+    for (row, &weight) in weights.iter().enumerate() {
+        check_weight(weight).context(|| format!("row {row}"))?;
+    }
+    let labels = match words.is_empty() {
+        true => label_numbers(numbers),
+        false => label_words(words.iter().map(String::as_str)),
+    };
+    let weights = columns.weight.is_some().then_some(weights);
+    labels.into_single(weights).into_set(source, options)
+}
+
+/// The graph as a table of edges: `source`, `target` and, where there are any, `weight`. Isolated nodes
+/// do not appear.
+pub(super) fn write_graph(out: &GraphOut<'_>, file: AtomicFile) -> Result<()> {
+    let edges: Vec<(u32, u32, f32)> = out.graph.edges().collect();
+    let name = |pick: fn(&(u32, u32, f32)) -> u32| -> ArrayRef {
+        match out.ids {
+            Some(ids) => Arc::new(StringArray::from_iter_values(
+                edges.iter().map(|edge| &ids[pick(edge) as usize]),
+            )),
+            None => Arc::new(UInt32Array::from_iter_values(edges.iter().map(pick))),
+        }
+    };
+    let mut columns = vec![("source", name(|e| e.0)), ("target", name(|e| e.1))];
+    if out.graph.is_weighted() {
+        columns
+            .push(("weight", Arc::new(Float32Array::from_iter_values(edges.iter().map(|e| e.2)))));
+    }
+    write_table(columns, file)
+}
+
+/// Clusters of every node as a table: `graph`, `node`, `level_1`, …, a row per node.
+pub fn write_clusters_parquet(hierarchies: &[Hierarchy], file: AtomicFile) -> Result<()> {
+    let levels = hierarchies.iter().map(Hierarchy::levels).max().unwrap_or(0);
+    let column = |values: Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(values)) };
+    let graphs = || hierarchies.iter().enumerate();
+    let mut columns = vec![
+        (
+            "graph".to_string(),
+            column(graphs().flat_map(|(g, h)| vec![g as u32; h.num_nodes()]).collect()),
+        ),
+        ("node".into(), column(graphs().flat_map(|(_, h)| 0..h.num_nodes() as u32).collect())),
+    ];
+    for level in 1..=levels {
+        let clusters = graphs().flat_map(|(_, h)| h.ancestors(level).into_owned()).collect();
+        columns.push((format!("level_{level}"), column(clusters)));
+    }
+    write_table(columns, file)
+}
+
+fn write_table<S: AsRef<str>>(columns: Vec<(S, ArrayRef)>, file: AtomicFile) -> Result<()> {
+    let path = file.path().to_path_buf();
+    let problem = |e: &dyn std::fmt::Display| Error::io("cannot write", &path, e);
+    let batch = RecordBatch::try_from_iter(columns).map_err(|e| problem(&e))?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .build();
+    let mut writer =
+        ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(|e| problem(&e))?;
+    writer.write(&batch).map_err(|e| problem(&e))?;
+    writer.into_inner().map_err(|e| problem(&e))?.commit()
 }
 
 /// The Parquet library returns errors for most broken files and panics on a few.
@@ -171,9 +312,9 @@ impl Scalars {
     fn new(name: &str, array: &ArrayRef) -> Result<Scalars> {
         no_nulls(name, array)?;
         match list(array) {
-            Some((rows, inner)) => Ok(Scalars { rows, values: numbers(name, &inner)? }),
+            Some((rows, inner)) => Ok(Scalars { rows, values: numbers_of(name, &inner)? }),
             None => {
-                Ok(Scalars { rows: (0..=array.len()).collect(), values: numbers(name, array)? })
+                Ok(Scalars { rows: (0..=array.len()).collect(), values: numbers_of(name, array)? })
             }
         }
     }
@@ -199,7 +340,7 @@ impl Nested {
         let (rows, middle) = list(array).ok_or_else(wrong)?;
         no_nulls(name, &middle)?;
         let (lists, inner) = list(&middle).ok_or_else(wrong)?;
-        Ok(Nested { rows, lists, values: numbers(name, &inner)? })
+        Ok(Nested { rows, lists, values: numbers_of(name, &inner)? })
     }
 
     fn row(&self, row: usize) -> Lists<'_> {
@@ -236,7 +377,7 @@ fn list(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     }
 }
 
-fn numbers(name: &str, array: &ArrayRef) -> Result<Values> {
+fn numbers_of(name: &str, array: &ArrayRef) -> Result<Values> {
     no_nulls(name, array)?;
     macro_rules! ints {
         ($type:ty) => {

@@ -108,7 +108,8 @@ fn is_directory(path: &Path) -> Error {
         })
         .unwrap_or_default();
     inside.sort();
-    let example = inside.iter().find(|n| super::formats::by_file_name(n).is_some());
+    let example =
+        inside.iter().find(|n| super::formats::by_file_name(n).is_some_and(|f| f.reads()));
     let hint = example.map_or_else(
         || "give a file".to_string(),
         |n| format!("give a file in it, for instance {}", path.join(n).display()),

@@ -22,6 +22,8 @@ pub enum Dtype {
     U32,
     /// Eight bytes.
     U64,
+    /// Four bytes, real.
+    F32,
 }
 
 impl Dtype {
@@ -29,7 +31,7 @@ impl Dtype {
     pub fn size(self) -> usize {
         match self {
             Dtype::U8 => 1,
-            Dtype::U32 => 4,
+            Dtype::U32 | Dtype::F32 => 4,
             Dtype::U64 => 8,
         }
     }

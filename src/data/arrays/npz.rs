@@ -19,6 +19,7 @@ fn type_string(dtype: Dtype) -> &'static str {
         Dtype::U8 => "|u1",
         Dtype::U32 => "<u4",
         Dtype::U64 => "<u8",
+        Dtype::F32 => "<f4",
     }
 }
 
@@ -117,7 +118,7 @@ fn read_header(entry: &mut impl Read) -> Result<NpyHeader> {
 fn spec_of(name: &str, header: &NpyHeader) -> Option<ArraySpec> {
     let DType::Plain(plain) = header.dtype() else { return None };
     let parse = |text: &str| text.parse::<TypeStr>().ok();
-    let dtype = [Dtype::U8, Dtype::U32, Dtype::U64]
+    let dtype = [Dtype::U8, Dtype::U32, Dtype::U64, Dtype::F32]
         .into_iter()
         .find(|&d| parse(type_string(d)).as_ref() == Some(&plain))?;
     if header.order() != npyz::Order::C {

@@ -20,6 +20,7 @@ fn type_name(dtype: Dtype) -> &'static str {
         Dtype::U8 => "U8",
         Dtype::U32 => "U32",
         Dtype::U64 => "U64",
+        Dtype::F32 => "F32",
     }
 }
 
@@ -114,6 +115,7 @@ impl Reader {
                 Some("U8") => Dtype::U8,
                 Some("U32") => Dtype::U32,
                 Some("U64") => Dtype::U64,
+                Some("F32") => Dtype::F32,
                 // Arrays of other types are no business of ours.
                 _ => continue,
             };

@@ -61,7 +61,7 @@ pub fn merge(parts: &[PathBuf], out: &Path, replace: bool, monitor: &dyn Monitor
         )));
     }
     let format = match out.file_name().and_then(|n| formats::by_file_name(&n.to_string_lossy())) {
-        Some(format) if format.writes => format.name,
+        Some(format) if format.writes_sets => format.name,
         _ => "safetensors",
     };
     let mut writer = create(format, AtomicFile::create(out, replace)?, &metadata, &num_nodes)?;

@@ -1,0 +1,84 @@
+"""What run.py and instructions.py share: build and call ours, find data, write docs sections."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+# Libraries that start threads on their own read these.
+ONE_THREAD = {
+    name: "1"
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+    )
+}
+
+
+def build_ours() -> Path:
+    """Builds bench/peers/ours.rs; where the program lies is told by cargo."""
+    command = ["cargo", "build", "--release", "--example", "peers", "--message-format=json"]
+    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        sys.exit("cargo could not build the example `peers`")
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    programs = [m["executable"] for m in messages if m.get("target", {}).get("name") == "peers"]
+    return Path(programs[-1])
+
+
+def run_json(command: list[Any]) -> dict[str, Any]:
+    """Runs a program on one thread and reads the JSON object it prints."""
+    environment = os.environ | ONE_THREAD
+    arguments = [str(word) for word in command]
+    done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed: {' '.join(arguments)}")
+    return json.loads(done.stdout)
+
+
+def data_folder(given: str | None) -> Path:
+    """The folder with the data sets: as given, else HDSE_DATA, else ../shared/data."""
+    named = given or os.environ.get("HDSE_DATA")
+    return Path(named) if named else ROOT.parent / "shared" / "data"
+
+
+def machine() -> str:
+    """Processor and number of cores."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        info = ""
+    model = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
+    name = model[1] if model else platform.machine()
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def rustc() -> str:
+    """Version of the compiler."""
+    return subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]
+
+
+def replace_section(name: str, heading: str, text: str) -> None:
+    """Puts `text` between the marker lines of section `name` of the page; the rest stays as it is."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    section = f"{begin}\n{text.strip()}\n{end}"
+    page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"
+    if begin in page and end in page:
+        before, rest = page.split(begin, 1)
+        page = before + section + rest.split(end, 1)[1]
+    else:
+        page = f"{page.rstrip()}\n\n## {heading}\n\n{section}\n"
+    PAGE.write_text(page)
+    print(f"wrote section `{name}` of {PAGE.relative_to(ROOT)}")

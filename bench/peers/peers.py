@@ -1,0 +1,285 @@
+"""Other software that does the same tasks.
+
+A peer is a function that takes a graph, brings it into the form its library works on, and returns
+the call to be measured. Libraries are imported inside, so that this list can be read without them.
+
+task         the call returns
+distances    uint8 [n, n, 2]: hops between nodes and between their clusters, clipped at MAX_DISTANCE,
+             UNREACHABLE without a path
+newman       the cluster of every node
+louvain      the cluster of every node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_DISTANCE = 30
+UNREACHABLE = 255
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An undirected simple graph, and a partition of its nodes."""
+
+    num_nodes: int
+    edges: np.ndarray  # [m, 2], every edge once
+    clusters: np.ndarray  # [n]
+
+    def levels(self) -> list[Graph]:
+        """This graph, and the graph of its clusters."""
+        import numpy as np
+
+        ends = np.sort(self.clusters[self.edges], axis=1)
+        crossing = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
+        count = int(self.clusters.max()) + 1
+        return [self, Graph(count, crossing, np.arange(count))]
+
+    def csr(self) -> Any:
+        """The adjacency matrix, symmetric."""
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        u, v = self.edges.T
+        ends = np.concatenate([u, v]), np.concatenate([v, u])
+        ones = np.ones(len(ends[0]), dtype=np.int8)
+        return csr_array((ones, ends), shape=(self.num_nodes, self.num_nodes))
+
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer at one task."""
+
+    name: str
+    task: str
+    function: Callable[[Graph], Call]
+    package: str  # its version is printed
+    share: float = 1.0  # of the graphs; less where all of them would take too long
+
+
+# ---- distances
+
+
+def lift(hops: Iterable[Any], clusters: np.ndarray) -> np.ndarray:
+    """Clips the distances of both levels and brings them to pairs of nodes."""
+    import numpy as np
+
+    def clipped(table: Any) -> np.ndarray:
+        table = np.asarray(table, dtype=np.float64)
+        # Software without a path says infinity, networkit the largest double.
+        reached = table < 1e300
+        return np.where(reached, np.minimum(table, MAX_DISTANCE), UNREACHABLE).astype(np.uint8)
+
+    level0, level1 = map(clipped, hops)
+    return np.stack([level0, level1[clusters[:, None], clusters]], axis=-1)
+
+
+def networkx_distances(graph: Graph) -> Call:
+    """Dictionaries of dictionaries, written into arrays pair by pair."""
+    import networkx as nx
+    import numpy as np
+
+    def table(level: nx.Graph) -> np.ndarray:
+        hops = np.full((len(level), len(level)), np.inf)
+        for u, row in nx.all_pairs_shortest_path_length(level):
+            for v, distance in row.items():
+                hops[u, v] = distance
+        return hops
+
+    levels = [networkx_graph(level) for level in graph.levels()]
+    return lambda: lift(map(table, levels), graph.clusters)
+
+
+def scipy_distances(graph: Graph) -> Call:
+    from scipy.sparse.csgraph import shortest_path
+
+    levels = [level.csr() for level in graph.levels()]
+    return lambda: lift((shortest_path(a, unweighted=True) for a in levels), graph.clusters)
+
+
+def igraph_distances(graph: Graph) -> Call:
+    levels = [igraph_graph(level) for level in graph.levels()]
+    return lambda: lift((level.distances() for level in levels), graph.clusters)
+
+
+def networkit_distances(graph: Graph) -> Call:
+    networkit = one_thread_networkit()
+    levels = [networkit_graph(level) for level in graph.levels()]
+
+    def table(level: Any) -> Any:
+        return networkit.distance.APSP(level).run().getDistances(asarray=True)
+
+    return lambda: lift(map(table, levels), graph.clusters)
+
+
+def numba_distances(graph: Graph) -> Call:
+    """Breadth-first searches on compressed sparse rows, compiled, straight to bytes."""
+    import numpy as np
+
+    both_levels = numba_both_levels()
+    arrays = []
+    for level in graph.levels():
+        rows = level.csr()
+        arrays += [rows.indptr.astype(np.uint32), rows.indices.astype(np.uint32)]
+    clusters = graph.clusters.astype(np.uint32)
+    return lambda: both_levels(*arrays, clusters)
+
+
+@cache
+def numba_both_levels() -> Callable[..., np.ndarray]:
+    import numpy as np
+    from numba import njit
+
+    @njit
+    def table(offsets, targets):  # type: ignore[no-untyped-def]
+        n = len(offsets) - 1
+        hops = np.full((n, n), UNREACHABLE, dtype=np.uint8)
+        queue = np.empty(n, dtype=np.uint32)
+        for source in range(n):
+            row = hops[source]
+            row[source] = 0
+            queue[0] = source
+            begin, end, distance = 0, 1, 0
+            while begin < end:
+                distance += 1
+                stored = np.uint8(min(distance, MAX_DISTANCE))
+                last = end
+                for i in range(begin, last):
+                    u = queue[i]
+                    for j in range(offsets[u], offsets[u + np.uint32(1)]):
+                        v = targets[j]
+                        if row[v] == UNREACHABLE:
+                            row[v] = stored
+                            queue[end] = v
+                            end += 1
+                begin = last
+        return hops
+
+    # With the types given, compilation happens here and not in the first call.
+    ids = "uint32[::1]"
+
+    @njit(f"uint8[:,:,::1]({', '.join([ids] * 5)})")
+    def both_levels(  # type: ignore[no-untyped-def]
+        node_offsets, node_targets, cluster_offsets, cluster_targets, clusters
+    ):
+        nodes = table(node_offsets, node_targets)
+        between_clusters = table(cluster_offsets, cluster_targets)
+        n = len(clusters)
+        out = np.empty((n, n, 2), dtype=np.uint8)
+        for u in range(n):
+            cluster_row = between_clusters[clusters[u]]
+            for v in range(n):
+                out[u, v, 0] = nodes[u, v]
+                out[u, v, 1] = cluster_row[clusters[v]]
+        return out
+
+    return both_levels
+
+
+# ---- newman
+
+
+def igraph_newman(graph: Graph) -> Call:
+    g = igraph_graph(graph)
+    return lambda: g.community_edge_betweenness(directed=False).as_clustering().membership
+
+
+def networkx_newman(graph: Graph) -> Call:
+    """Every split, and the one of highest modularity kept."""
+    import networkx as nx
+
+    g = networkx_graph(graph)
+
+    def run() -> list[int]:
+        splits = nx.community.girvan_newman(g)
+        whole = list(nx.connected_components(g))
+        best = max([whole, *splits], key=lambda split: nx.community.modularity(g, split))
+        return membership(best, graph.num_nodes)
+
+    return run
+
+
+# ---- louvain
+
+
+def igraph_louvain(graph: Graph) -> Call:
+    g = igraph_graph(graph)
+    return lambda: g.community_multilevel().membership
+
+
+def networkx_louvain(graph: Graph) -> Call:
+    import networkx as nx
+
+    g = networkx_graph(graph)
+    return lambda: membership(nx.community.louvain_communities(g, seed=0), graph.num_nodes)
+
+
+def networkit_louvain(graph: Graph) -> Call:
+    networkit = one_thread_networkit()
+    g = networkit_graph(graph)
+    return lambda: networkit.community.PLM(g).run().getPartition().getVector()
+
+
+# ---- graphs of the libraries
+
+
+def networkx_graph(graph: Graph) -> Any:
+    import networkx as nx
+
+    g = nx.empty_graph(graph.num_nodes)
+    g.add_edges_from(graph.edges.tolist())
+    return g
+
+
+def igraph_graph(graph: Graph) -> Any:
+    import igraph
+
+    return igraph.Graph(graph.num_nodes, graph.edges.tolist())
+
+
+def networkit_graph(graph: Graph) -> Any:
+    networkit = one_thread_networkit()
+    g = networkit.Graph(graph.num_nodes)
+    for u, v in graph.edges.tolist():
+        g.addEdge(u, v)
+    return g
+
+
+@cache
+def one_thread_networkit() -> Any:
+    import networkit
+
+    networkit.setNumberOfThreads(1)
+    return networkit
+
+
+def membership(communities: Iterable[Iterable[int]], num_nodes: int) -> list[int]:
+    """The cluster of every node, from the nodes of every cluster."""
+    of = [0] * num_nodes
+    for cluster, nodes in enumerate(communities):
+        for node in nodes:
+            of[node] = cluster
+    return of
+
+
+PEERS = [
+    Peer("numba, one search per node", "distances", numba_distances, "numba"),
+    Peer("scipy `shortest_path`", "distances", scipy_distances, "scipy"),
+    Peer("igraph `distances`", "distances", igraph_distances, "igraph"),
+    Peer("networkit `APSP`", "distances", networkit_distances, "networkit"),
+    Peer("networkx", "distances", networkx_distances, "networkx", share=0.1),
+    Peer("igraph `community_edge_betweenness`", "newman", igraph_newman, "igraph"),
+    Peer("networkx `girvan_newman`", "newman", networkx_newman, "networkx", share=0.02),
+    Peer("igraph `community_multilevel`", "louvain", igraph_louvain, "igraph"),
+    Peer("networkit `PLM`", "louvain", networkit_louvain, "networkit"),
+    Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", share=0.2),
+]

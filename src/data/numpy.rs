@@ -1,0 +1,288 @@
+//! numpy files: `.npy` with pairs of node ids; `.npz` with `edges` or `edge_index`, or a sparse matrix as
+//! `scipy.sparse.save_npz` writes it.
+//!
+//! | arrays | meaning |
+//! |---|---|
+//! | `edges` [m, 2] or `edge_index` [2, m] | arcs |
+//! | `weights` [m], `num_nodes`, `node_features` [n, f], `node_labels` [n] | optional |
+//! | `format`, `shape`, `data`, `indices`, `indptr` (csr, csc) or `row`, `col` (coo) | scipy |
+//!
+//! No pickled object is ever loaded.
+
+use std::io::{Cursor, Read};
+
+use npyz::{NpyFile, Order};
+use zip::ZipArchive;
+
+use super::single::{Single, check_size};
+use super::{GraphSet, Matrix, ReadOptions, Source, Values};
+use crate::graph::{MAX_NODES, check_weight};
+use crate::{Error, MemoryLimit, Result};
+
+pub(super) fn read_npy(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
+    let array = Array::read(source.bytes(), source.bytes().len() as u64, options.limit)?;
+    let single = Single { arcs: array.pairs("the array")?, ..Single::default() };
+    with_nodes(single, None, options)?.into_set(source, options)
+}
+
+pub(super) fn read_npz(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
+    let mut file = File::open(source, options.limit)?;
+    let single = if file.has("indptr") || file.has("row") {
+        scipy(&mut file, options)?
+    } else {
+        let (name, transposed) = match (file.has("edges"), file.has("edge_index")) {
+            (true, _) => ("edges", false),
+            (_, true) => ("edge_index", true),
+            _ => {
+                return Err(Error::data(format!(
+                    "no array `edges` or `edge_index`, and no scipy matrix; it has: {}",
+                    file.names().join(", ")
+                )));
+            }
+        };
+        let edges = file.array(name)?;
+        // Either layout is understood by shape; the name decides when both would do.
+        let arcs = match edges.shape[..] {
+            [2, 2] if transposed => edges.transposed().pairs(name)?,
+            _ => edges.pairs(name)?,
+        };
+        let count = match file.has("num_nodes") {
+            true => file.array("num_nodes")?.ints("num_nodes")?.first().copied(),
+            false => None,
+        };
+        let mut single = Single { arcs, ..Single::default() };
+        if file.has("weights") {
+            single.weights = Some(weights(&file.array("weights")?, single.arcs.len())?);
+        }
+        // Read even when features are not wanted: they tell the number of nodes.
+        if file.has("node_features") && (options.features || !file.has("node_labels")) {
+            let array = file.array("node_features")?;
+            let [_, width] = array.shape[..] else {
+                return Err(Error::data("`node_features` needs two axes"));
+            };
+            single.node_feat = Some(Matrix { width, values: array.values });
+        }
+        if file.has("node_labels") {
+            single.y = Some(file.array("node_labels")?.values);
+        }
+        let rows = single
+            .node_feat
+            .as_ref()
+            .map(|m| m.values.len() / m.width.max(1))
+            .or(single.y.as_ref().map(Values::len));
+        with_nodes(single, count.or(rows.map(|r| r as i64)), options)?
+    };
+    single.into_set(source, options)
+}
+
+/// Sets the number of nodes: as stated, else one more than the largest id.
+fn with_nodes(mut single: Single, stated: Option<i64>, options: &ReadOptions) -> Result<Single> {
+    let least = single.arcs.iter().map(|&(u, v)| u.max(v) as usize + 1).max().unwrap_or(0);
+    single.num_nodes = match stated {
+        None => least,
+        Some(n) if n >= least as i64 && n <= MAX_NODES as i64 => n as usize,
+        Some(n) => {
+            return Err(Error::data(format!(
+                "{n} nodes are stated, but node {} occurs",
+                least as i64 - 1
+            )));
+        }
+    };
+    check_size(single.num_nodes, single.arcs.len(), options)?;
+    let rows = |values: &Values, width: usize| values.len() == single.num_nodes * width;
+    let fits = single.node_feat.as_ref().is_none_or(|m| rows(&m.values, m.width))
+        && single.y.as_ref().is_none_or(|y| rows(y, 1));
+    if !fits {
+        return Err(Error::data(format!(
+            "`node_features` or `node_labels` do not have a row for each of {} nodes",
+            single.num_nodes
+        )));
+    }
+    Ok(single)
+}
+
+fn weights(array: &Array, arcs: usize) -> Result<Vec<f32>> {
+    let weights = array.floats();
+    if weights.len() != arcs {
+        return Err(Error::data(format!("{} weights for {arcs} edges", weights.len())));
+    }
+    for (i, &weight) in weights.iter().enumerate() {
+        check_weight(weight).map_err(|e| e.context(format!("edge {i}")))?;
+    }
+    Ok(weights)
+}
+
+/// A matrix as `scipy.sparse.save_npz` writes it.
+fn scipy(file: &mut File<'_>, options: &ReadOptions) -> Result<Single> {
+    let shape = file.array("shape")?.ints("shape")?;
+    let [rows, columns] = shape[..] else { return Err(Error::data("`shape` needs two numbers")) };
+    if rows != columns || rows < 1 || rows > MAX_NODES as i64 {
+        return Err(Error::data(format!("a {rows} × {columns} matrix; a graph's is square")));
+    }
+    let id = |id: i64| match u32::try_from(id) {
+        Ok(id) if i64::from(id) < rows => Ok(id),
+        _ => Err(Error::data(format!("index {id} in a {rows} × {rows} matrix"))),
+    };
+    let data = file.array("data")?;
+    check_size(rows as usize, data.values.len(), options)?;
+    let arcs: Vec<(u32, u32)> = if file.has("indptr") {
+        let offsets = file.array("indptr")?.ints("indptr")?;
+        let indices = file.array("indices")?.ints("indices")?;
+        let fits = offsets.len() == rows as usize + 1
+            && offsets.first() == Some(&0)
+            && offsets.last() == Some(&(indices.len() as i64))
+            && offsets.is_sorted();
+        if !fits {
+            return Err(Error::data("`indptr` does not fit `indices` and `shape`"));
+        }
+        let row = |u: usize| {
+            let columns = &indices[offsets[u] as usize..offsets[u + 1] as usize];
+            columns.iter().map(move |&v| Ok((u as u32, id(v)?)))
+        };
+        (0..rows as usize).flat_map(row).collect::<Result<_>>()?
+    } else {
+        let (from, to) = (file.array("row")?.ints("row")?, file.array("col")?.ints("col")?);
+        if from.len() != to.len() {
+            return Err(Error::data("`row` and `col` differ in length"));
+        }
+        from.iter().zip(&to).map(|(&u, &v)| Ok((id(u)?, id(v)?))).collect::<Result<_>>()?
+    };
+    let weights = weights(&data, arcs.len())?;
+    // A matrix of ones is a plain graph.
+    let weights = weights.iter().any(|&w| w != 1.0).then_some(weights);
+    Ok(Single { num_nodes: rows as usize, arcs, weights, is_matrix: true, ..Single::default() })
+}
+
+/// The arrays of an npz file.
+struct File<'a> {
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    limit: MemoryLimit,
+}
+
+impl<'a> File<'a> {
+    fn open(source: &'a Source, limit: MemoryLimit) -> Result<File<'a>> {
+        let zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(broken)?;
+        Ok(File { zip, limit })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.zip.file_names().flatten();
+        names.map(|name| name.trim_end_matches(".npy").to_string()).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names().iter().any(|n| n == name)
+    }
+
+    fn array(&mut self, name: &str) -> Result<Array> {
+        let entry = self
+            .zip
+            .by_name(&format!("{name}.npy"))
+            .map_err(|_| Error::data(format!("no array `{name}`")))?;
+        let size = entry.size();
+        Array::read(entry, size, self.limit).map_err(|e| e.context(format!("array `{name}`")))
+    }
+}
+
+fn broken(why: impl std::fmt::Display) -> Error {
+    Error::data(format!("not a readable numpy file: {why}"))
+}
+
+/// Numbers of any type with their shape, row-major.
+struct Array {
+    shape: Vec<usize>,
+    values: Values,
+}
+
+impl Array {
+    /// Reads an npy file of at most `size` bytes.
+    fn read(reader: impl Read, size: u64, limit: MemoryLimit) -> Result<Array> {
+        let file = NpyFile::new(reader.take(size)).map_err(broken)?;
+        if file.order() != Order::C && file.shape().len() > 1 {
+            return Err(Error::data(
+                "stored column by column (Fortran order); save a C-ordered copy",
+            ));
+        }
+        let mut count = 1u64;
+        for &axis in file.shape() {
+            count = count.checked_mul(axis).ok_or_else(|| broken("its shape overflows"))?;
+        }
+        // Every number takes at least a byte in the file, so a lying header is caught here.
+        if count > size {
+            return Err(broken("its shape is larger than the file"));
+        }
+        limit.check(u128::from(count) * 8, "the array", "raise `--max-memory`")?;
+        let shape = file.shape().iter().map(|&axis| axis as usize).collect();
+        let kind = file.dtype().descr();
+        let kind = kind.trim_matches(|c| "'<>|=".contains(c)).to_string();
+        macro_rules! load {
+            ($type:ty, $convert:expr) => {{
+                let data = file.data::<$type>().map_err(broken)?;
+                data.map(|x| x.map($convert)).collect::<Result<Vec<_>, _>>().map_err(broken)?
+            }};
+        }
+        let values = match kind.as_str() {
+            "i8" => Values::Int(load!(i64, |x| x)),
+            "i4" => Values::Int(load!(i32, i64::from)),
+            "i2" => Values::Int(load!(i16, i64::from)),
+            "i1" => Values::Int(load!(i8, i64::from)),
+            "u8" => Values::Int(load!(u64, |x| i64::try_from(x).unwrap_or(i64::MAX))),
+            "u4" => Values::Int(load!(u32, i64::from)),
+            "u2" => Values::Int(load!(u16, i64::from)),
+            "u1" => Values::Int(load!(u8, i64::from)),
+            "b1" => Values::Int(load!(bool, i64::from)),
+            "f4" => Values::Float(load!(f32, |x| x)),
+            "f8" => Values::Float(load!(f64, |x| x as f32)),
+            other => return Err(Error::data(format!("type `{other}` is not a kind of number"))),
+        };
+        Ok(Array { shape, values })
+    }
+
+    fn ints(&self, name: &str) -> Result<Vec<i64>> {
+        match &self.values {
+            Values::Int(values) => Ok(values.clone()),
+            Values::Float(_) => {
+                Err(Error::data(format!("`{name}` holds real numbers; it needs whole ones")))
+            }
+        }
+    }
+
+    fn floats(&self) -> Vec<f32> {
+        match &self.values {
+            Values::Int(values) => values.iter().map(|&x| x as f32).collect(),
+            Values::Float(values) => values.clone(),
+        }
+    }
+
+    /// Pairs from shape [m, 2], or [2, m] with m other than 2.
+    fn pairs(&self, name: &str) -> Result<Vec<(u32, u32)>> {
+        let values = self.ints(name)?;
+        let id = |id: i64| match u32::try_from(id) {
+            Ok(id) if (id as usize) < MAX_NODES => Ok(id),
+            _ => Err(Error::data(format!("`{name}` holds {id}, which is no node id"))),
+        };
+        match self.shape[..] {
+            [_, 2] => {
+                let pairs = values.as_chunks::<2>().0;
+                pairs.iter().map(|&[u, v]| Ok((id(u)?, id(v)?))).collect()
+            }
+            [2, count] => {
+                let (sources, targets) = values.split_at(count);
+                sources.iter().zip(targets).map(|(&u, &v)| Ok((id(u)?, id(v)?))).collect()
+            }
+            _ => Err(Error::data(format!(
+                "`{name}` has shape {:?}; it needs [m, 2] or [2, m]",
+                self.shape
+            ))),
+        }
+    }
+
+    /// A 2 × 2 array with its axes swapped.
+    fn transposed(mut self) -> Array {
+        match &mut self.values {
+            Values::Int(values) => values.swap(1, 2),
+            Values::Float(values) => values.swap(1, 2),
+        }
+        self
+    }
+}
