@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::coarsen::{Coarsener, Context};
-use crate::data::encoded::Chunk;
+use crate::data::encoded::{Chunk, Metadata, SCHEMA};
 use crate::data::{GraphSet, Sample};
 use crate::distance::{Distances, MaxDistance, Scratch, UNREACHABLE};
 use crate::error::Context as _;
@@ -98,6 +98,23 @@ impl Encoder {
         }
     }
 
+    /// What is stored beside the encodings of `set`, or of its distances from level `high_level` up.
+    pub fn metadata(&self, set: &GraphSet, high_level: Option<usize>) -> Metadata {
+        Metadata {
+            schema: SCHEMA,
+            hdse: env!("CARGO_PKG_VERSION").to_string(),
+            kind: if high_level.is_some() { "high-level" } else { "graph-set" }.to_string(),
+            coarsener: self.describe(),
+            levels: self.levels,
+            max_distance: (0..=self.levels).map(|k| self.max_distance.at(k)).collect(),
+            seed: self.seed.0,
+            graphs: set.total,
+            input_blake3: set.hash.clone(),
+            high_level,
+            shard: None,
+        }
+    }
+
     /// The hierarchy of graph number `number` of a set.
     pub fn hierarchy(
         &self,
@@ -127,10 +144,11 @@ impl Encoder {
             levels: vec![LevelSummary::default(); self.levels + 1],
             ..Summary::default()
         };
+        self.check_memory(set)?;
         let mut finished: Option<Chunk> = None;
         let mut first = 0;
         loop {
-            let window = self.window(&set.samples[first..])?;
+            let window = self.window(&set.samples[first..]);
             let number = set.first + first;
             let mut encode = || self.encode_window(window, number, monitor, &mut summary);
             // Write the last window while this one is computed.
@@ -147,24 +165,41 @@ impl Encoder {
         }
     }
 
-    /// The first graphs whose distances fit a window, at least one.
-    fn window<'a>(&self, samples: &'a [Sample]) -> Result<&'a [Sample]> {
-        let mut bytes = 0u128;
-        for (i, sample) in samples.iter().enumerate() {
+    /// Refuses, before any work, a set with a graph whose distances do not fit into memory.
+    fn check_memory(&self, set: &GraphSet) -> Result<()> {
+        for (i, sample) in set.samples.iter().enumerate() {
             let n = sample.graph.num_nodes() as u128;
-            bytes += n * n * (self.levels as u128 + 1);
-            if i > 0 && bytes > WINDOW as u128 {
-                return Ok(&samples[..i]);
-            }
-            // Alone, twice: the result and the tables it is lifted from.
+            let graph = match set.total {
+                1 => String::new(),
+                _ => format!("graph {}: ", set.first + i),
+            };
+            let instead = match set.total {
+                1 => "use `--high-level 1` (distances between clusters), or raise `--max-memory`",
+                _ => "take it out of the set, or raise `--max-memory`",
+            };
+            // Twice: the result and the tables it is lifted from.
             self.limit.check(
-                if i == 0 { 2 * bytes } else { 0 },
-                &format!("distances of all pairs of {n} nodes at {} levels", self.levels + 1),
-                "use `--high-level 1` (distances between clusters), or raise `--max-memory` if \
-                 the machine has it",
+                2 * n * n * (self.levels as u128 + 1),
+                &format!(
+                    "{graph}distances of all pairs of {n} nodes at {} levels",
+                    self.levels + 1
+                ),
+                instead,
             )?;
         }
-        Ok(samples)
+        Ok(())
+    }
+
+    /// The first graphs whose distances fit a window, at least one.
+    fn window<'a>(&self, samples: &'a [Sample]) -> &'a [Sample] {
+        let mut bytes = 0;
+        let fits = |sample: &&Sample| {
+            let n = sample.graph.num_nodes();
+            bytes += n * n * (self.levels + 1);
+            bytes <= WINDOW
+        };
+        let count = samples.iter().take_while(fits).count();
+        &samples[..count.max(1).min(samples.len())]
     }
 
     fn encode_window(
@@ -269,7 +304,8 @@ pub fn partitions_from_ids(set: &GraphSet, levels: &[Vec<u64>]) -> Result<Vec<Ve
             .collect();
         let nodes_total: usize = nodes.iter().sum();
         let below_total: usize = below.iter().sum();
-        let per_cluster = ids.len() == below_total;
+        // Where both would fit, every node has a cluster of its own below, and ids number nodes.
+        let per_cluster = ids.len() == below_total && ids.len() != nodes_total;
         if !per_cluster && ids.len() != nodes_total {
             let also = match k {
                 0 => String::new(),
@@ -384,6 +420,11 @@ mod tests {
         assert_eq!(ok[0][1].num_clusters(), 1);
         let error = partitions_from_ids(&set, &[halves.clone(), thirds]).unwrap_err();
         assert!(format!("{error:#}").contains("clusters must nest"), "{error:#}");
+        // A level of singletons in another order: ids still number nodes.
+        let reversed: Vec<u64> = (0..n).rev().collect();
+        let nodes: Vec<u64> = (0..n).map(|u| u64::from(u == 0)).collect();
+        let both = partitions_from_ids(&set, &[reversed, nodes]).unwrap();
+        assert_eq!(both[0][0].compose(&both[0][1]).cluster_of()[..2], [1, 0]);
         let error = partitions_from_ids(&set, &[halves, vec![1, 2, 3]]).unwrap_err();
         assert!(error.to_string().contains("or 2 for the clusters of level 1"), "{error}");
     }

@@ -270,7 +270,7 @@ impl Graph {
                 }
                 keys.sort_unstable();
                 keys.dedup();
-                part.push(keys.iter().map(|&d| (d, sum[d as usize] as f32)));
+                part.push(keys.iter().map(|&d| (d, sum[d as usize].min(f32::MAX.into()) as f32)));
                 for d in keys.drain(..) {
                     sum[d as usize] = 0.0;
                 }
@@ -497,7 +497,7 @@ where
     for node in 0..num_nodes {
         entries[offsets[node] as usize..offsets[node + 1] as usize].sort_unstable();
     }
-    Ok(simplify(offsets, entries, self_loops))
+    simplify(offsets, entries, self_loops)
 }
 
 fn build_parallel<E, S, I>(num_nodes: usize, stream: S) -> Result<(Graph, Repairs)>
@@ -538,7 +538,7 @@ where
     drop(cursor);
     let mut entries: Vec<E> = cells.into_iter().map(E::take).collect();
     sort_rows(&offsets, &mut entries);
-    Ok(simplify(offsets, entries, self_loops.into_inner()))
+    simplify(offsets, entries, self_loops.into_inner())
 }
 
 fn accumulate(offsets: &mut [u64]) {
@@ -569,7 +569,7 @@ fn simplify<E: Entry>(
     mut offsets: Vec<u64>,
     mut entries: Vec<E>,
     self_loops: u64,
-) -> (Graph, Repairs) {
+) -> Result<(Graph, Repairs)> {
     let mut repairs = Repairs { self_loops, ..Repairs::default() };
     let mut write = 0;
     let mut start = 0;
@@ -590,6 +590,11 @@ fn simplify<E: Entry>(
                 repairs.duplicates += listed.iter().map(|l| l.saturating_sub(1)).sum::<u64>();
                 repairs.one_way += u64::from(listed.contains(&0));
             }
+            if weight > f64::from(f32::MAX) {
+                return Err(Error::data(format!(
+                    "the weights of edge ({u}, {neighbor}) add up to {weight:e}, more than fits"
+                )));
+            }
             entries[write] = E::new(neighbor, weight as f32);
             write += 1;
         }
@@ -600,7 +605,7 @@ fn simplify<E: Entry>(
     entries.shrink_to_fit();
     let weights = E::WEIGHTED.then(|| entries.iter().map(|e| e.weight()).collect());
     let targets = entries.into_iter().map(E::key).collect();
-    (Rows { offsets, targets, weights }.into(), repairs)
+    Ok((Rows { offsets, targets, weights }.into(), repairs))
 }
 
 #[cfg(test)]
@@ -634,6 +639,7 @@ mod tests {
         for weight in [f32::NAN, f32::INFINITY, -1.0] {
             assert!(Graph::from_weighted_pairs(2, &[(0, 1)], &[weight]).is_err());
         }
+        assert!(Graph::from_weighted_pairs(2, &[(0, 1), (1, 0)], &[3e38, 3e38]).is_err());
     }
 
     #[test]

@@ -62,11 +62,24 @@ pub fn available() -> u64 {
         let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     });
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let cgroup = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(max, used)| max.saturating_sub(used));
-    machine.unwrap_or(u64::MAX).min(cgroup.unwrap_or(u64::MAX))
+    machine.unwrap_or(u64::MAX).min(cgroup_available().unwrap_or(u64::MAX))
+}
+
+/// What the cgroup of this process leaves; page cache that can be dropped counts as free.
+fn cgroup_available() -> Option<u64> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let folder = format!("/sys/fs/cgroup{}", path.trim_end_matches('/'));
+    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).ok();
+    let limit: u64 = read("memory.max")?.trim().parse().ok()?;
+    let used: u64 = read("memory.current")?.trim().parse().ok()?;
+    let droppable = read("memory.stat")
+        .and_then(|stat| {
+            let line = stat.lines().find_map(|line| line.strip_prefix("inactive_file "))?;
+            line.trim().parse().ok()
+        })
+        .unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(droppable)))
 }
 
 /// `1536` → "1.5 KiB".

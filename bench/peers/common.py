@@ -71,7 +71,7 @@ def rustc() -> str:
 
 
 def replace_section(name: str, heading: str, text: str) -> None:
-    """Puts `text` between the marker lines of section `name` of the page; the rest stays as it is."""
+    """Puts `text` between the marker lines of a section of the page; the rest stays as it is."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     section = f"{begin}\n{text.strip()}\n{end}"
     page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"

@@ -89,16 +89,16 @@ fn prepare(arguments: &Arguments, graphs: Vec<Graph>) -> Result<Task> {
 }
 
 /// Both levels, from graph and hierarchy to the `[n · n, 2]` bytes that are stored. Checked by the
-/// sum of the finite distances of level 0.
+/// sum of the finite ones.
 fn distances(graphs: Vec<Graph>) -> Result<Task> {
     let hierarchies = hierarchies(&graphs)?;
     let clip = MaxDistance::default();
-    let sum = |table: &[u8]| -> u64 {
-        table.iter().filter(|&&d| d != UNREACHABLE).map(|&d| u64::from(d)).sum()
+    let sum = |lifted: Vec<u8>| -> u64 {
+        lifted.into_iter().filter(|&d| d != UNREACHABLE).map(u64::from).sum()
     };
     let check = |(graph, hierarchy)| {
         let distances = Distances::new(graph, hierarchy, &clip, MemoryLimit::NONE)?;
-        Ok(sum(distances.table(0)) as f64)
+        Ok(sum(distances.lifted()) as f64)
     };
     let check = graphs.iter().zip(&hierarchies).map(check).collect::<Result<_>>()?;
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());

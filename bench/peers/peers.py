@@ -4,8 +4,8 @@ A peer is a function that takes a graph, brings it into the form its library wor
 the call to be measured. Libraries are imported inside, so that this list can be read without them.
 
 task         the call returns
-distances    uint8 [n, n, 2]: hops between nodes and between their clusters, clipped at MAX_DISTANCE,
-             UNREACHABLE without a path
+distances    uint8 [n, n, 2]: hops between nodes and between their clusters, clipped at
+             MAX_DISTANCE, UNREACHABLE without a path
 newman       the cluster of every node
 louvain      the cluster of every node
 """
@@ -48,7 +48,7 @@ class Graph:
 
         u, v = self.edges.T
         ends = np.concatenate([u, v]), np.concatenate([v, u])
-        ones = np.ones(len(ends[0]), dtype=np.int8)
+        ones = np.ones(len(ends[0]))
         return csr_array((ones, ends), shape=(self.num_nodes, self.num_nodes))
 
 
@@ -75,12 +75,16 @@ def lift(hops: Iterable[Any], clusters: np.ndarray) -> np.ndarray:
 
     def clipped(table: Any) -> np.ndarray:
         table = np.asarray(table, dtype=np.float64)
-        # Software without a path says infinity, networkit the largest double.
-        reached = table < 1e300
-        return np.where(reached, np.minimum(table, MAX_DISTANCE), UNREACHABLE).astype(np.uint8)
+        clipped_hops = np.minimum(table, MAX_DISTANCE).astype(np.uint8)
+        # Where there is no path, some say infinity, networkit the largest double.
+        clipped_hops[table > 1e300] = UNREACHABLE
+        return clipped_hops
 
     level0, level1 = map(clipped, hops)
-    return np.stack([level0, level1[clusters[:, None], clusters]], axis=-1)
+    out = np.empty((*level0.shape, 2), dtype=np.uint8)
+    out[..., 0] = level0
+    out[..., 1] = level1[clusters][:, clusters]
+    return out
 
 
 def networkx_distances(graph: Graph) -> Call:

@@ -60,7 +60,7 @@ ROWS = [
 TASKS = {
     "distances": "From a graph and its clusters to the bytes of both levels, "
     "two for every pair of nodes, clipped at 30. "
-    "Quality: whether all distances sum to the same, graph by graph.",
+    "Quality: whether the finite distances of every graph sum to the same as ours.",
     "newman": "Edges of highest betweenness removed one by one, partition of highest modularity "
     "kept. Quality: mean modularity.",
     "louvain": "Greedy modularity. Quality: mean modularity.",
@@ -139,7 +139,7 @@ def measure(row: Row, file: Path, ours: Path, python: Path, rounds: int) -> list
 
 
 def quality(task: str, line: Line) -> str:
-    """Whether results agree, or how good they are; with ours beside if on fewer graphs."""
+    """Whether results agree, or how good they are."""
     check, ours = line.runs[0]["check"], line.ours[0]["check"]
     if task == "distances":
         return "equal" if check == ours else "**DIFFERENT**"
@@ -169,7 +169,7 @@ def note(row: Row, line: Line) -> str:
     graphs = line.runs[0]["graphs"]
     parts = []
     if graphs < row.count:
-        subset = f"first {graphs} graphs"
+        subset = "first graph" if graphs == 1 else f"first {graphs} graphs"
         if row.task != "distances":
             subset += f", ours there {statistics.mean(line.ours[0]['check']):.4f}"
         parts.append(subset)

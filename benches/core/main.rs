@@ -9,7 +9,10 @@ mod sets;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use hdse::coarsen::{self, Context};
+use hdse::data::{AtomicFile, ReadOptions, encoded, read};
 use hdse::distance::{Codes, Distances, MaxDistance, Scratch};
+use hdse::encode::{Encoder, Partitions};
+use hdse::rng::Seed;
 use hdse::{Graph, Hierarchy, MemoryLimit};
 
 fn main() {
@@ -20,6 +23,7 @@ fn main() {
     codes(&mut criterion, &sets);
     coarseners(&mut criterion, &sets);
     build(&mut criterion, &sets);
+    encode(&mut criterion, &sets);
     criterion.final_summary();
     report::write(&sets);
 }
@@ -109,5 +113,39 @@ fn build(criterion: &mut Criterion, sets: &[sets::Set]) {
                 }
             });
         });
+    }
+}
+
+/// What `hdse encode INPUT -o OUT.safetensors` does: read, coarsen with `newman`, measure, write.
+fn encode(criterion: &mut Criterion, sets: &[sets::Set]) {
+    let mut group = criterion.benchmark_group("encode");
+    let folder = std::env::temp_dir();
+    for set in sets.iter().filter(|set| !set.dense) {
+        let options = ReadOptions { features: false, ..ReadOptions::default() };
+        let out = folder.join(format!("hdse-bench-{}.safetensors", std::process::id()));
+        group.throughput(Throughput::Elements(set.graphs.len() as u64));
+        group.sample_size(10);
+        group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+            bencher.iter(|| {
+                let mut graphs = read(&set.input, &options).expect("a readable set");
+                graphs.samples.truncate(set.graphs.len());
+                let encoder = Encoder {
+                    partitions: Partitions::Coarsener(coarsen::parse("newman").expect("listed")),
+                    levels: 1,
+                    max_distance: MaxDistance::default(),
+                    seed: Seed(0),
+                    limit: MemoryLimit::NONE,
+                };
+                let metadata = encoder.metadata(&graphs, None);
+                let sizes = graphs.samples.iter().map(|s| s.graph.num_nodes() as u32);
+                let sizes: Vec<u32> = sizes.collect();
+                let file = AtomicFile::create(&out, true).expect("a writable folder");
+                let mut writer = encoded::create("safetensors", file, &metadata, &sizes)
+                    .expect("a known format");
+                encoder.encode_set(&graphs, &(), |chunk| writer.push(&chunk)).expect("no limit");
+                writer.finish().expect("room on disk");
+            });
+        });
+        let _ = std::fs::remove_file(out);
     }
 }

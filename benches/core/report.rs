@@ -1,63 +1,74 @@
-//! docs/benchmarks.md from criterion's results.
+//! The section `core` of docs/benchmarks.md, from criterion's results.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::sets::Set;
 
+/// Groups of benches and what they measure; the coarseners follow from their list.
 const ROWS: &[(&str, &str)] = &[
     ("distances", "both levels, graph to bytes"),
     ("codes", "distances to codes"),
     ("graph from pairs", "arcs to graph"),
-    ("newman", "coarsener `newman`"),
-    ("louvain", "coarsener `louvain`"),
-    ("random", "coarsener `random`"),
+    ("encode", "`hdse encode` with `newman`, file to file"),
 ];
 
-/// Writes the page if all results are there, as after a full `cargo bench`.
+/// Writes the section if every bench has a result, as after a full `cargo bench`.
 pub fn write(sets: &[Set]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let results = target_folder().join("criterion");
-    let mut text = String::from(
-        "# Benchmarks\n\n\
-         Written by `make bench`; do not edit. Median time per graph on one thread, as criterion\n\
-         measured it. Machines differ and are noisy: compare columns of one table, not tables.\n\n",
-    );
-    let _ = writeln!(text, "Machine: {}, {}.\n", cpu(), std::env::consts::OS);
+    let mut rows: Vec<(String, String)> =
+        ROWS.iter().map(|(group, label)| (group.to_string(), label.to_string())).collect();
+    for entry in hdse::coarsen::ALL {
+        rows.push((entry.name.to_string(), format!("coarsener `{}`", entry.name)));
+    }
     let names: Vec<&str> = sets.iter().map(|s| s.name).collect();
+    let mut text = format!(
+        "Median µs per graph on one thread, as criterion measured it (`make bench`). Machine: {}, {}.\n\n",
+        cpu(),
+        std::env::consts::OS
+    );
     let _ = writeln!(text, "| µs per graph | {} |", names.join(" | "));
     let _ = writeln!(text, "|---|{}", "---:|".repeat(sets.len()));
-    let mean =
-        |count: &dyn Fn(&Set) -> usize, set: &Set| count(set) as f64 / set.graphs.len() as f64;
+    let mean = |count: &dyn Fn(&Set) -> usize| {
+        let cell = |set: &Set| format!("{:.1}", count(set) as f64 / set.graphs.len() as f64);
+        sets.iter().map(cell).collect::<Vec<_>>().join(" | ")
+    };
     let nodes = |set: &Set| set.graphs.iter().map(|g| g.num_nodes()).sum();
     let edges = |set: &Set| set.graphs.iter().map(|g| g.num_edges()).sum();
-    for (label, count) in
-        [("nodes (mean)", &nodes as &dyn Fn(&Set) -> usize), ("edges (mean)", &edges)]
-    {
-        let cells: Vec<String> = sets.iter().map(|s| format!("{:.1}", mean(count, s))).collect();
-        let _ = writeln!(text, "| *{label}* | {} |", cells.join(" | "));
-    }
-    let mut found = 0;
-    for (group, label) in ROWS {
+    let _ = writeln!(text, "| *nodes (mean)* | {} |", mean(&nodes));
+    let _ = writeln!(text, "| *edges (mean)* | {} |", mean(&edges));
+    for (group, label) in rows {
         let cells: Vec<String> = sets
             .iter()
-            .map(|set| match median(&results, group, set.name) {
+            .map(|set| match median(&results, &group, set.name) {
                 Some(nanoseconds) => {
-                    found += 1;
                     format!("{:.2}", nanoseconds / 1000.0 / set.graphs.len() as f64)
                 }
                 None => "–".to_string(),
             })
             .collect();
+        if cells.iter().all(|cell| cell == "–") {
+            println!("docs/benchmarks.md is left as it is: no result for `{group}`");
+            return;
+        }
         let _ = writeln!(text, "| {label} | {} |", cells.join(" | "));
     }
-    if found == 0 {
-        return;
-    }
-    let page = root.join("docs/benchmarks.md");
-    match std::fs::write(&page, text) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md");
+    let old = std::fs::read_to_string(&page).unwrap_or_default();
+    match std::fs::write(&page, replace_section(&old, "core", &text)) {
         Ok(()) => println!("wrote {}", page.display()),
         Err(e) => eprintln!("cannot write {}: {e}", page.display()),
+    }
+}
+
+/// Several commands own sections of the page, between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+fn replace_section(page: &str, name: &str, text: &str) -> String {
+    let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->\n"));
+    match (page.find(&begin), page.find(&end)) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}{begin}{text}{}", &page[..from], &page[to..])
+        }
+        _ => format!("{page}\n{begin}{text}{end}"),
     }
 }
 

@@ -8,6 +8,8 @@ use hdse::data::{ReadOptions, read};
 /// Some graphs of one kind.
 pub struct Set {
     pub name: &'static str,
+    /// What to read it from.
+    pub input: String,
     pub graphs: Vec<Graph>,
     /// Too many edges for `newman` within a bench.
     pub dense: bool,
@@ -40,5 +42,5 @@ fn load(name: &'static str, input: &str, count: usize, dense: bool) -> Set {
     let options = ReadOptions { features: false, ..ReadOptions::default() };
     let set = read(input, &options).expect("a readable set");
     let graphs = set.samples.into_iter().take(count).map(|s| (*s.graph).clone()).collect();
-    Set { name, graphs, dense }
+    Set { name, input: input.to_string(), graphs, dense }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::encode::{IdsFile, InputOptions, SpecParser, warn_if_slow};
+use super::encode::levels_parser;
+use super::input::{IdsFile, InputOptions, SpecParser, warn_if_slow};
 use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::coarsen::{Context, parse};
@@ -31,7 +32,8 @@ pub(super) struct Options {
     coarsener: String,
     /// Number of levels K
     #[arg(long, short = 'k', value_name = "K", default_value_t = 1)]
-    levels: usize,
+    #[arg(value_parser = levels_parser())]
+    levels: u8,
     /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -68,13 +70,14 @@ impl Kind {
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let coarsener = parse(&options.coarsener)?;
-    if options.levels == 0 {
+    let levels = usize::from(options.levels);
+    if levels == 0 {
         return Err(Error::config("`--levels 0` leaves nothing to coarsen"));
     }
     let target = match &options.output {
         Some(path) => {
-            let kind = Kind::of(path, options.levels)?;
-            Some((kind, AtomicFile::create(path, options.force)?))
+            let kind = Kind::of(path, levels)?;
+            Some((kind, options.input.create(path, options.force)?))
         }
         None => None,
     };
@@ -99,8 +102,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             level: 1,
             monitor: &progress,
         };
-        let hierarchy =
-            Hierarchy::build(&sample.graph, coarsener.as_ref(), options.levels, &context)?;
+        let hierarchy = Hierarchy::build(&sample.graph, coarsener.as_ref(), levels, &context)?;
         progress.advance(1);
         Ok(hierarchy)
     };
@@ -114,11 +116,10 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             ids.write(&set, output)?;
         }
     }
-    let levels: Vec<Quality> =
-        (1..=options.levels).map(|k| together(&set, &hierarchies, k)).collect();
+    let qualities: Vec<Quality> = (1..=levels).map(|k| together(&set, &hierarchies, k)).collect();
     output.result(
         || {
-            let first = &levels[0];
+            let first = &qualities[0];
             let mut fields = vec![
                 ("clusters", json!(first.clusters)),
                 ("cut", json!(first.cut)),
@@ -128,15 +129,15 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
                 ("graphs", json!(set.samples.len())),
                 ("coarsener", json!(coarsener.describe())),
             ];
-            if options.levels > 1 {
-                fields.push(("levels", json!(levels)));
+            if levels > 1 {
+                fields.push(("levels", json!(qualities)));
             }
             object(fields.into_iter().chain(output.resources()))
         },
         || {
             let mut text = String::new();
-            for (k, quality) in levels.iter().enumerate() {
-                if options.levels > 1 {
+            for (k, quality) in qualities.iter().enumerate() {
+                if levels > 1 {
                     let _ = write!(text, "level {}: ", k + 1);
                 }
                 let _ = writeln!(

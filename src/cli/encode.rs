@@ -1,17 +1,18 @@
 //! `hdse encode`: hierarchies and distances of a graph set, or of one large graph.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use serde_json::{Value, json};
 
+use super::input::{
+    FormatParser, IdsFile, InputOptions, SpecParser, refuse_same, set_format, warn_if_slow,
+};
 use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
 use crate::data::arrays::{self, ArraySpec, Dtype};
-use crate::data::encoded::{self, Chunk, Metadata, SCHEMA};
-use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, Source};
+use crate::data::encoded::{self, Chunk, Metadata};
+use crate::data::{AtomicFile, Format, GraphSet, Shard, Source};
 use crate::distance::{Codes, HighLevel, MaxDistance};
 use crate::encode::{Encoder, Partitions, Summary, partitions_from_ids, write_clusters};
 use crate::error::Context as _;
@@ -34,8 +35,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE")]
     partition: Vec<PathBuf>,
     /// Number of levels K above the graph [default: 1, or the number of --partition files]
-    #[arg(long, short = 'k', value_name = "K")]
-    levels: Option<usize>,
+    #[arg(long, short = 'k', value_name = "K", value_parser = levels_parser())]
+    levels: Option<u8>,
     /// Clip distances at L, at most 254; one value, or one per level as 30/10
     #[arg(long, short = 'l', value_name = "L", default_value = "30")]
     #[arg(value_parser = MaxDistance::parse)]
@@ -57,117 +58,17 @@ pub(super) struct Options {
     force: bool,
 }
 
-/// Where graphs come from.
-#[derive(clap::Args)]
-pub(super) struct InputOptions {
-    /// A file, `-` for standard input, or the name of a generated set (`hdse list sets`)
-    #[arg(value_name = "INPUT")]
-    input: String,
-    /// Format of the input; told from its name and first bytes by default
-    #[arg(long, value_parser = FormatParser::Input)]
-    input_format: Option<&'static Format>,
-}
-
-impl InputOptions {
-    /// What the user called it.
-    pub(super) fn name(&self) -> &str {
-        &self.input
-    }
-
-    /// Reads the graphs, or a part of them, and says what was repaired.
-    pub(super) fn read(
-        &self,
-        shard: Option<Shard>,
-        limit: MemoryLimit,
-        output: &Output,
-    ) -> Result<GraphSet> {
-        let options = ReadOptions { format: self.input_format, features: false, shard, limit };
-        let set = crate::data::read(&self.input, &options)?;
-        output.repairs(set.repairs());
-        output.detail(|| {
-            let graphs = count(set.samples.len() as u64, "graph");
-            format!("read {graphs} in {:.2} s", output.seconds())
-        });
-        Ok(set)
-    }
-
-    /// Reads everything, features and targets too.
-    pub(super) fn read_whole(&self, limit: MemoryLimit) -> Result<GraphSet> {
-        let options = ReadOptions { format: self.input_format, limit, ..ReadOptions::default() };
-        crate::data::read(&self.input, &options)
-    }
-}
-
-/// Any text, with the names of all coarseners for help and completions.
-#[derive(Clone)]
-pub(super) struct SpecParser;
-
-impl TypedValueParser for SpecParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(coarsen::ALL.iter().map(|e| PossibleValue::new(e.name).help(e.summary))))
-    }
-}
-
-/// The name of a format that can do what is needed.
-#[derive(Clone, Copy)]
-pub(super) enum FormatParser {
-    /// Be read.
-    Input,
-    /// Hold a single graph.
-    Graphs,
-    /// Hold an encoded set.
-    Sets,
-}
-
-impl FormatParser {
-    fn formats(self) -> impl Iterator<Item = &'static Format> {
-        FORMATS.iter().filter(move |format| match self {
-            FormatParser::Input => format.reads(),
-            FormatParser::Graphs => format.write_graph.is_some(),
-            FormatParser::Sets => format.writes_sets,
-        })
-    }
-}
-
-impl TypedValueParser for FormatParser {
-    type Value = &'static Format;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<&'static Format, clap::Error> {
-        let parser = clap::builder::PossibleValuesParser::new(self.formats().map(|f| f.name));
-        let name = parser.parse_ref(command, argument, value)?;
-        let found = self.formats().find(|f| f.name == name);
-        Ok(found.expect("only listed names are accepted"))
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.formats().map(|f| PossibleValue::new(f.name).help(f.summary))))
-    }
-}
-
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     // Find mistakes before long work.
     let out = match &options.output {
         Some(path) => Some(Target::new(path, options)?),
+        None if options.format.is_some() => {
+            return Err(Error::config("`--format` is of no use without an output; add -o"));
+        }
         None => None,
     };
     let given = options.partition.iter().map(|p| read_ids(p, limit)).collect::<Result<Vec<_>>>()?;
-    let levels = match (options.levels, given.len()) {
+    let levels = match (options.levels.map(usize::from), given.len()) {
         (None, 0) => 1,
         (None, files) => files,
         (Some(levels), 0) => levels,
@@ -178,6 +79,12 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             )));
         }
     };
+    if options.max_distance.len() > levels + 1 {
+        return Err(Error::config(format!(
+            "`--max-distance` has {} values, but there are only levels 0 to {levels}",
+            options.max_distance.len()
+        )));
+    }
     if let Some(c) = options.high_level
         && !(1..=levels).contains(&c)
     {
@@ -195,7 +102,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let set = options.input.read(None, limit, output)?;
         let (ids, hashes): (Vec<_>, Vec<_>) = given.into_iter().unzip();
         let description = format!("given:{}", hashes.join("/"));
-        let of_graph = partitions_from_ids(&set, &ids)?;
+        let names: Vec<_> = options.partition.iter().map(|p| p.display().to_string()).collect();
+        let of_graph = partitions_from_ids(&set, &ids).context(|| names.join(", "))?;
         (set, Partitions::Given { description, of_graph })
     };
     if let Some(shard) = options.shard
@@ -213,22 +121,18 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         limit,
     };
     let metadata = Metadata {
-        schema: SCHEMA,
-        hdse: env!("CARGO_PKG_VERSION").to_string(),
-        kind: if options.high_level.is_some() { "high-level" } else { "graph-set" }.to_string(),
-        coarsener: encoder.describe(),
-        levels,
-        max_distance: (0..=levels).map(|k| options.max_distance.at(k)).collect(),
-        seed: options.seed,
-        graphs: set.total,
-        input_blake3: set.hash.clone(),
-        high_level: options.high_level,
         shard: options.shard.map(|s| format!("{}/{}", s.index, s.count)),
+        ..encoder.metadata(&set, options.high_level)
     };
     match options.high_level {
         Some(level) => high_level(level, &encoder, &set, &metadata, out, options, output),
         None => graph_set(&encoder, &set, &metadata, out, options, output),
     }
+}
+
+/// A number of levels that makes sense: each at least halves a graph that is worth coarsening.
+pub(super) fn levels_parser() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=64)
 }
 
 /// A file to write, opened before the work starts.
@@ -239,18 +143,9 @@ struct Target {
 
 impl Target {
     fn new(path: &Path, options: &Options) -> Result<Target> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let format = match (options.format, crate::data::format_of_file(&name)) {
-            (Some(format), _) => format.name,
-            (None, Some(format)) if format.writes_sets => format.name,
-            (None, Some(format)) => {
-                return Err(Error::config(format!(
-                    "`{name}` looks like {}, which can't hold encoded graphs; end it in \
-                     .safetensors, .npz or .parquet, or say `--format`",
-                    format.name
-                )));
-            }
-            (None, None) => "safetensors",
+        let format = match options.format {
+            Some(format) => format.name,
+            None => set_format(path)?.name,
         };
         if options.high_level.is_some() && format == "parquet" {
             return Err(Error::config(
@@ -261,7 +156,10 @@ impl Target {
             Some(shard) => shard_path(path, shard),
             None => path.to_path_buf(),
         };
-        Ok(Target { file: AtomicFile::create(&path, options.force)?, format })
+        for partition in &options.partition {
+            refuse_same(partition, &path)?;
+        }
+        Ok(Target { file: options.input.create(&path, options.force)?, format })
     }
 }
 
@@ -277,13 +175,14 @@ fn shard_path(path: &Path, shard: Shard) -> PathBuf {
 
 /// Cluster ids, one per line, and a short hash of the file.
 fn read_ids(path: &Path, limit: MemoryLimit) -> Result<(Vec<u64>, String)> {
-    let source = Source::load(&path.to_string_lossy(), limit)?;
+    let source = Source::load(&path.to_string_lossy(), limit)
+        .map_err(|e| e.context("a partition needs one cluster id per line"))?;
     let parse = |(line, text): (usize, &str)| {
         text.trim().parse::<u64>().map_err(|_| {
             Error::data(format!(
                 "line {}: `{}` is not a cluster id; expected one whole number per line",
                 line + 1,
-                text.trim()
+                text.trim().replace(char::is_control, " ")
             ))
         })
     };
@@ -291,45 +190,6 @@ fn read_ids(path: &Path, limit: MemoryLimit) -> Result<(Vec<u64>, String)> {
     let ids = lines.filter(|(_, text)| !text.trim().is_empty()).map(parse);
     let ids = ids.collect::<Result<_>>().context(|| path.display().to_string())?;
     Ok((ids, source.hash()[..16].to_string()))
-}
-
-/// Says so when a choice will take very long.
-pub(super) fn warn_if_slow(coarsener: &str, set: &GraphSet, output: &Output) {
-    let largest = set.samples.iter().map(|s| s.graph.num_edges()).max().unwrap_or(0);
-    if coarsener.starts_with("newman") && largest > 20_000 {
-        output.note(&format!(
-            "newman takes time in the square of the edges, and there are {}; louvain is fast",
-            thousands(largest as u64)
-        ));
-    }
-}
-
-/// The file beside the output that lists the original ids of relabelled nodes: line i is node i.
-pub(super) struct IdsFile(Option<AtomicFile>);
-
-impl IdsFile {
-    /// Opened before long work, if nodes were relabelled and there is an output.
-    pub(super) fn open(set: &GraphSet, output: Option<&Path>, force: bool) -> Result<IdsFile> {
-        match (&set.ids, output) {
-            (Some(_), Some(path)) => {
-                let mut name = path.as_os_str().to_owned();
-                name.push(".ids.txt");
-                Ok(IdsFile(Some(AtomicFile::create(Path::new(&name), force)?)))
-            }
-            _ => Ok(IdsFile(None)),
-        }
-    }
-
-    /// Written after the output is.
-    pub(super) fn write(self, set: &GraphSet, output: &Output) -> Result<()> {
-        let (Some(mut file), Some(ids)) = (self.0, &set.ids) else { return Ok(()) };
-        let path = file.path().to_path_buf();
-        let text: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
-        file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))?;
-        file.commit()?;
-        output.note(&format!("nodes were relabelled; {} lists their ids in order", path.display()));
-        Ok(())
-    }
 }
 
 fn graph_set(
@@ -352,10 +212,13 @@ fn graph_set(
     let summary = encoder.encode_set(set, &progress, |chunk: Chunk| match &mut writer {
         Some(writer) => writer.push(&chunk),
         None => {
-            let codes = Codes::from_tuples(&chunk.distances, encoder.levels + 1);
+            let width = encoder.levels + 1;
             let mut rows = distinct.lock().unwrap_or_else(|e| e.into_inner());
-            rows.extend_from_slice(codes.codebook().rows());
-            *rows = Codes::from_tuples(&rows, encoder.levels + 1).codebook().rows().to_vec();
+            // A piece at a time: codes of all pairs would be several times the distances.
+            for piece in chunk.distances.chunks(width << 20) {
+                rows.extend_from_slice(Codes::from_tuples(piece, width).codebook().rows());
+                *rows = Codes::from_tuples(&rows, width).codebook().rows().to_vec();
+            }
             Ok(())
         }
     })?;
@@ -376,7 +239,7 @@ fn graph_set(
             object(fields.into_iter().chain(output.resources()))
         },
         || {
-            let mut text = summary_text(&options.input.input, &summary, metadata);
+            let mut text = summary_text(options.input.name(), &summary, metadata);
             if wrote.path.is_none() {
                 text += &format!("{distinct} distinct distance tuples\n");
             }
@@ -482,7 +345,7 @@ fn high_level(
     let [sample] = &set.samples[..] else {
         return Err(Error::config(format!(
             "`--high-level` is for one large graph, and `{}` holds {}",
-            options.input.input,
+            options.input.name(),
             set.samples.len()
         )));
     };
@@ -531,7 +394,7 @@ fn high_level(
         || {
             let mut text = format!(
                 "{}: {}, {}; {}\n\nlevel  clusters\n",
-                options.input.input,
+                options.input.name(),
                 count(nodes as u64, "node"),
                 count(sample.graph.num_edges() as u64, "edge"),
                 metadata.coarsener

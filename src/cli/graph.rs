@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::encode::{FormatParser, InputOptions};
+use super::input::{FormatParser, IdsFile, InputOptions};
 use super::output::{Output, count, object, thousands};
-use crate::data::{AtomicFile, Format, GraphOut, GraphSet, Sample, format_of_file};
+use crate::data::{Format, GraphOut, GraphSet, Sample, format_of_file};
 use crate::{Error, MemoryLimit, Result};
 
 #[derive(clap::Args)]
@@ -77,10 +77,10 @@ fn write(target: &Target, format: Option<&str>, limit: MemoryLimit, output: &Out
     let write = format.write_graph.ok_or_else(|| {
         Error::config(format!("format `{}` can't hold a single graph", format.name))
     })?;
-    let file = AtomicFile::create(&target.output, target.force)?;
+    let file = target.input.create(&target.output, target.force)?;
     let set = target.input.read(None, limit, output)?;
     let sample = only_graph(&set, target.input.name())?;
-    let ids = super::encode::IdsFile::open(&set, Some(&target.output), target.force)?;
+    let ids = IdsFile::open(&set, Some(&target.output), target.force)?;
     let out = GraphOut { graph: &sample.graph, ids: set.ids.as_deref(), attributes: &[] };
     write(&out, file)?;
     // Formats that hold names need no file beside them.

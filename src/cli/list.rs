@@ -32,7 +32,11 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
         What::Sets => sets(),
     };
     let text = || if options.markdown { table.markdown() } else { table.text() };
-    output.result(|| table.json(), text)
+    // Asked for by name, so --quiet does not silence it.
+    match output.json {
+        true => output.print(&format!("{:#}\n", table.json())),
+        false => output.print(&text()),
+    }
 }
 
 struct Table {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::input::{ids_path, refuse_same, set_format};
 use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::Result;
-use crate::data::encoded;
+use crate::data::{AtomicFile, encoded};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -24,7 +25,16 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
     let progress = Progress::new(0, "merging", output);
-    let graphs = encoded::merge(&options.shards, &options.output, options.force, &progress)?;
+    for shard in &options.shards {
+        refuse_same(shard, &options.output)?;
+    }
+    let format = set_format(&options.output)?.name;
+    let file = AtomicFile::create(&options.output, options.force)?;
+    let graphs = encoded::merge(&options.shards, format, file, &progress)?;
+    // A set of one relabelled graph has its ids beside the shard that holds it.
+    for shard in &options.shards {
+        let _ = std::fs::copy(ids_path(shard), ids_path(&options.output));
+    }
     drop(progress);
     let path = options.output.display().to_string();
     output.result(

@@ -7,6 +7,7 @@ mod coarsen;
 mod completions;
 mod encode;
 mod graph;
+mod input;
 mod list;
 mod merge;
 mod output;
@@ -100,9 +101,12 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
 }
 
 fn run(cli: Cli, output: &Output) -> Result<()> {
-    if cli.common.threads == Some(0) {
-        return Err(Error::config("`--threads 0`: at least one thread is needed"));
+    if let Some(threads) = cli.common.threads
+        && !(1..=1024).contains(&threads)
+    {
+        return Err(Error::config(format!("`--threads {threads}`: take between 1 and 1024")));
     }
+    progress::listen_for_interrupts();
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(cli.common.threads.unwrap_or(0))
         .build()

@@ -1,33 +1,39 @@
 //! A progress bar on a terminal, and Ctrl-C.
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output::Output;
+use crate::Error;
+use crate::data::AtomicFile;
 use crate::monitor::Monitor;
 
-/// Shows progress on a terminal and stops the work on Ctrl-C or a termination signal: the first one
-/// lets it clean up, the second ends the process at once.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, Ctrl-C or a termination signal stops the work: what watches its [`Monitor`] ends
+/// cleanly; if it has not after a second, files that are half written are removed and the process ends.
+pub(super) fn listen_for_interrupts() {
+    // Only fails if a handler is set already, which then serves as well.
+    let _ = ctrlc::set_handler(|| {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_secs(1));
+        AtomicFile::discard_all();
+        eprintln!("error: {:#}", Error::interrupted());
+        std::process::exit(130);
+    });
+}
+
+/// Shows progress on a terminal, and tells the work when it should stop.
 pub(super) struct Progress {
     bar: ProgressBar,
-    stop: Arc<AtomicBool>,
 }
 
 impl Progress {
     /// A bar over `total` units called `unit`; 0 for work whose length is unknown.
     pub(super) fn new(total: u64, unit: &str, output: &Output) -> Progress {
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        // Only fails if a handler is set already, which then serves as well.
-        let _ = ctrlc::set_handler(move || {
-            if flag.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        });
         let visible = !output.quiet && !output.json && std::io::stderr().is_terminal();
         let target =
             if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -51,7 +57,7 @@ impl Progress {
         if visible {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        Progress { bar, stop }
+        Progress { bar }
     }
 }
 
@@ -61,7 +67,7 @@ impl Monitor for Progress {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        INTERRUPTED.load(Ordering::Relaxed)
     }
 }
 

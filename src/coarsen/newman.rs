@@ -187,10 +187,14 @@ struct Search {
     paths: Vec<f64>,
     dependency: Vec<f64>,
     order: Vec<u32>,
+    /// Per layer from 1: whether its path counts were divided by [`HUGE`]. Numbers of paths grow
+    /// exponentially with distance and would overflow; only ratios between layers matter.
+    shrunk: Vec<bool>,
 }
 
 const UNSEEN: u32 = u32::MAX;
 const REMOVED: f64 = -1.0;
+const HUGE: f64 = 1e200;
 
 impl Search {
     fn run(&mut self, graph: &Adjacency, source: u32) {
@@ -203,8 +207,19 @@ impl Search {
         self.distance[source as usize] = 0;
         self.paths[source as usize] = 1.0;
         self.order.push(source);
-        let mut head = 0;
+        self.shrunk.clear();
+        let (mut head, mut layer_end, mut most) = (0, 1, 1.0);
         while head < self.order.len() {
+            if head == layer_end {
+                layer_end = self.order.len();
+                self.shrunk.push(most > HUGE);
+                if most > HUGE {
+                    for &v in &self.order[head..layer_end] {
+                        self.paths[v as usize] /= HUGE;
+                    }
+                    most = 1.0;
+                }
+            }
             let u = self.order[head];
             head += 1;
             let next = self.distance[u as usize] + 1;
@@ -215,9 +230,17 @@ impl Search {
                 }
                 if self.distance[v as usize] == next {
                     self.paths[v as usize] += self.paths[u as usize];
+                    most = most.max(self.paths[v as usize]);
                 }
             }
         }
+    }
+
+    /// Share of the dependency of `v` per path to a node one layer nearer.
+    fn share(&self, v: u32) -> f64 {
+        let share = (1.0 + self.dependency[v as usize]) / self.paths[v as usize];
+        let layer = self.distance[v as usize] as usize;
+        if self.shrunk[layer - 1] { share / HUGE } else { share }
     }
 }
 
@@ -248,6 +271,7 @@ impl State {
                 paths: vec![0.0; n],
                 dependency: vec![0.0; n],
                 order: Vec::with_capacity(n),
+                shrunk: Vec::new(),
             },
         };
         let members = components.members();
@@ -297,15 +321,16 @@ impl State {
         }
         for &source in nodes {
             self.search.run(&self.left, source);
-            let Search { distance, paths, dependency, order } = &mut self.search;
-            for &v in order[1..].iter().rev() {
-                let share = (1.0 + dependency[v as usize]) / paths[v as usize];
-                let above = distance[v as usize] - 1;
+            let search = &mut self.search;
+            for i in (1..search.order.len()).rev() {
+                let v = search.order[i];
+                let share = search.share(v);
+                let above = search.distance[v as usize] - 1;
                 for &(u, edge) in self.left.row(v) {
-                    if distance[u as usize] == above {
-                        let flow = paths[u as usize] * share;
+                    if search.distance[u as usize] == above {
+                        let flow = search.paths[u as usize] * share;
                         self.betweenness[edge as usize] += flow;
-                        dependency[u as usize] += flow;
+                        search.dependency[u as usize] += flow;
                     }
                 }
             }
@@ -353,6 +378,25 @@ mod tests {
     fn betweenness_is_shared_by_equal_paths() {
         let state = State::new(&graph(4, &[(0, 1), (1, 2), (2, 3), (3, 0)]));
         assert_eq!(state.betweenness, [4.0; 4]);
+    }
+
+    #[test]
+    fn astronomical_numbers_of_paths_do_not_overflow() {
+        // Layers of two nodes, fully joined: 2^1100 shortest paths from end to end.
+        let layers = 1101;
+        let mut pairs = Vec::new();
+        for layer in 1..layers {
+            for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                pairs.push((2 * (layer - 1) + a, 2 * layer + b));
+            }
+        }
+        let ladder = graph(2 * layers as usize, &pairs);
+        let state = State::new(&ladder);
+        let middle = state.betweenness[state.betweenness.len() / 2];
+        // Of 2 × 1101² or so ordered pairs across the middle, each of four edges carries a quarter.
+        let expected = 2.0 * (1101.0f64 * 1101.0) / 4.0;
+        assert!((middle / expected - 1.0).abs() < 0.01, "{middle} {expected}");
+        assert!(state.betweenness.iter().all(|b| b.is_finite()));
     }
 
     #[test]

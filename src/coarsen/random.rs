@@ -20,7 +20,7 @@
 
 use super::{Coarsener, Context, Entry, Parameter, parse};
 use crate::error::Context as _;
-use crate::{Graph, Partition, Result};
+use crate::{Error, Graph, Partition, Result};
 
 /// Random clusters; see the [module documentation](self).
 pub enum Random {
@@ -50,6 +50,9 @@ pub(super) const ENTRY: Entry = Entry {
         let plain = |name: &String| !name.contains(':');
         let name = "the name of a coarsener, which then has its default parameters";
         let like = arguments.take_or("like", String::new(), name, plain)?;
+        if !like.is_empty() && clusters > 0 {
+            return Err(Error::config("random takes `clusters` or `like`, not both"));
+        }
         Ok(Box::new(match like.as_str() {
             name if !name.is_empty() => Random::Like(parse(name).context(|| "random:like".into())?),
             _ if clusters > 0 => Random::Clusters(clusters),

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
@@ -21,23 +22,50 @@ impl AtomicFile {
     /// # Errors
     /// If `path` exists and `replace` is false, or the folder can't be written to.
     pub fn create(path: &Path, replace: bool) -> Result<AtomicFile> {
-        if path.is_dir() {
-            return Err(Error::config(format!("{} is a directory; name a file", path.display())));
-        }
-        if !replace && path.exists() {
-            return Err(Error::config(format!(
-                "{} exists; choose another name, or replace it with `--force`",
-                path.display()
-            )));
-        }
         let name = path
             .file_name()
+            .filter(|name| *name != "-")
             .ok_or_else(|| Error::config(format!("`{}` does not name a file", path.display())))?;
+        // A link is followed, so that what it points to is written and the link stays.
+        let path = match path.symlink_metadata() {
+            Ok(found) if found.is_symlink() => {
+                path.canonicalize().map_err(|e| Error::io("cannot follow the link", path, e))?
+            }
+            _ => path.to_path_buf(),
+        };
+        match path.metadata() {
+            Ok(found) if found.is_dir() => {
+                return Err(Error::config(format!(
+                    "{} is a directory; name a file",
+                    path.display()
+                )));
+            }
+            Ok(found) if !found.is_file() => {
+                return Err(Error::config(format!("{} is not a regular file", path.display())));
+            }
+            Ok(_) if !replace => {
+                return Err(Error::config(format!(
+                    "{} exists; choose another name, or replace it with `--force`",
+                    path.display()
+                )));
+            }
+            _ => {}
+        }
         let temporary =
             path.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-        let file = File::create(&temporary)
-            .map_err(|e| Error::io("cannot create", path, explain_missing_folder(path, e)))?;
-        Ok(AtomicFile { file: Some(file), temporary, path: path.to_path_buf() })
+        // Left by a killed process that had the same number.
+        let _ = fs::remove_file(&temporary);
+        let file = File::create_new(&temporary)
+            .map_err(|e| Error::io("cannot create", &path, explain_missing_folder(&path, e)))?;
+        open_files().push(temporary.clone());
+        Ok(AtomicFile { file: Some(file), temporary, path })
+    }
+
+    /// Removes every file that is being written. For a process about to end.
+    pub fn discard_all() {
+        for temporary in open_files().drain(..) {
+            let _ = fs::remove_file(temporary);
+        }
     }
 
     /// Where the file will be.
@@ -58,6 +86,12 @@ impl AtomicFile {
         }
         Ok(())
     }
+}
+
+/// Temporary names of all files being written.
+fn open_files() -> MutexGuard<'static, Vec<PathBuf>> {
+    static OPEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn explain_missing_folder(path: &Path, error: io::Error) -> String {
@@ -96,6 +130,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         // After a commit the temporary name is gone already.
         let _ = fs::remove_file(&self.temporary);
+        open_files().retain(|path| *path != self.temporary);
     }
 }
 
@@ -121,6 +156,18 @@ mod tests {
         assert!(AtomicFile::create(&path, false).unwrap_err().is_config());
         AtomicFile::create(&path, true).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            let mut file = AtomicFile::create(&link, true).unwrap();
+            file.write_all(b"through").unwrap();
+            file.commit().unwrap();
+            assert!(link.symlink_metadata().unwrap().is_symlink());
+            assert_eq!(fs::read(&path).unwrap(), b"through");
+            assert!(AtomicFile::create(Path::new("/dev/null"), true).unwrap_err().is_config());
+        }
+        assert!(AtomicFile::create(Path::new("-"), true).is_err());
         let nowhere = AtomicFile::create(&folder.path().join("x/y"), false).unwrap_err();
         assert!(nowhere.to_string().contains("does not exist; create it first"), "{nowhere}");
     }

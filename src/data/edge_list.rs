@@ -1,8 +1,8 @@
 //! One graph as text: an edge per line, `u v` or `u v weight`.
 //!
 //! Fields are separated by tabs, commas, semicolons or blanks, whichever the first edge uses. Lines
-//! that start with `#`, `%` or `//` are comments; a first line of words above lines of numbers is a
-//! header. A third field `{}` (an empty attribute list, as networkx writes it) is passed over.
+//! that start with `#`, `%` or `//` are comments. A first line may name the columns: `source`, `target`,
+//! `weight` (or `src`/`dst`, `from`/`to`, `u`/`v`), in any order and among others. A third field `{}` (an empty attribute list, as networkx writes it) is passed over.
 //!
 //! Ids may be anything. If they are the numbers 0 … n − 1 they stay; other numbers are relabelled in
 //! ascending order, other words in order of first appearance, and the mapping is kept
@@ -45,45 +45,84 @@ pub(super) fn write(graph: &Graph, ids: Option<&[String]>, delimiter: char) -> R
 /// How the lines of a file are to be read.
 struct Layout {
     delimiter: Option<char>,
+    /// Fields of source, target and weight.
+    columns: [usize; 3],
     weighted: bool,
+    /// How many fields a line has.
+    width: usize,
     /// Number of the header line, if there is one.
     header: Option<usize>,
     /// Number of the first edge's line, for messages.
     first: usize,
 }
 
+/// Names of columns that are understood.
+const NAMES: [&[&str]; 3] = [
+    &["source", "src", "from", "u", "node1", "fromnodeid"],
+    &["target", "dst", "to", "v", "node2", "tonodeid"],
+    &["weight", "w"],
+];
+
 impl Layout {
     fn sniff(text: &str) -> Result<Layout> {
         let mut lines = text.lines().enumerate().filter(|(_, line)| is_edge(line));
-        let (first, line) = lines
+        let (number, line) = lines
             .next()
             .ok_or_else(|| Error::data("no edge in it: only blank lines and comments"))?;
-        let second = lines.next();
         let delimiter = ['\t', ',', ';'].into_iter().find(|&d| line.contains(d));
         let fields = |line| split(line, delimiter).collect::<Vec<_>>();
-        let words = |fields: &[&str]| fields.iter().take(2).all(|f| f.parse::<f64>().is_err());
-        let numbers = |fields: &[&str]| {
-            fields.len() >= 2 && fields.iter().take(2).all(|f| f.parse::<f64>().is_ok())
+        let names = fields(line);
+        let find = |kind: usize| {
+            names.iter().position(|n| NAMES[kind].contains(&n.to_ascii_lowercase().as_str()))
         };
-        let is_header =
-            second.is_some_and(|(_, next)| words(&fields(line)) && numbers(&fields(next)));
-        let header = is_header.then_some(first);
-        let (first, line) = match second {
-            Some(second) if is_header => second,
-            _ => (first, line),
-        };
-        let weighted = match fields(line)[..] {
-            [_, _] | [_, _, "{}"] => false,
-            [_, _, weight] if weight.parse::<f32>().is_ok() => true,
-            _ => {
+        let named = find(0).zip(find(1));
+        let is_number = |field: &&str| field.parse::<f64>().is_ok();
+        let words = !names.iter().any(is_number);
+        let second = lines.next();
+        let numbers_below = second.is_some_and(|(_, next)| {
+            let next = fields(next);
+            next.len() >= 2 && next.iter().take(2).all(is_number)
+        });
+        // Words above numbers are a header where columns are delimited; blanks need known names.
+        let is_header = second.is_some()
+            && words
+            && (named.is_some() || (delimiter.is_some() && numbers_below));
+        let (first, line) =
+            if is_header { second.unwrap_or((number, line)) } else { (number, line) };
+        let width = fields(line).len();
+        let wrong = |what: &str| Err(Error::data(format!("line {}: {what}", first + 1)));
+        let (columns, weighted) = match (is_header, named) {
+            (true, Some((source, target))) => {
+                let weight = find(2);
+                ([source, target, weight.unwrap_or(0)], weight.is_some())
+            }
+            (true, None) if names.len() > 2 => {
                 return Err(Error::data(format!(
-                    "line {}: `{}` is neither `u v` nor `u v weight`",
-                    first + 1,
-                    clip(line)
+                    "line {}: columns `{}`; call them source, target and weight, or take the line \
+                     away if they stand in that order",
+                    number + 1,
+                    clip(&names.join(", "))
                 )));
             }
+            _ => match fields(line)[..] {
+                [_, _] | [_, _, "{}"] => ([0, 1, 0], false),
+                [_, _, weight] if weight.parse::<f32>().is_ok() => ([0, 1, 2], true),
+                _ => {
+                    return wrong(&format!("`{}` is neither `u v` nor `u v weight`", clip(line)));
+                }
+            },
         };
-        Ok(Layout { delimiter, weighted, header, first })
+        if columns.iter().any(|&column| column >= width) {
+            return wrong(&format!("{width} fields, but the header names {}", names.len()));
+        }
+        Ok(Layout {
+            delimiter,
+            columns,
+            weighted,
+            width,
+            header: is_header.then_some(number),
+            first,
+        })
     }
 }
 
@@ -134,33 +173,37 @@ fn plain_number(id: &str) -> Option<u64> {
 }
 
 fn edge<'a>(line: &'a str, layout: &Layout) -> Result<(&'a str, &'a str, f32)> {
-    let mut fields = split(line, layout.delimiter);
     let wrong = |what: String| Err(Error::data(format!("`{}`: {what}", clip(line))));
-    let (Some(u), Some(v)) = (fields.next(), fields.next()) else {
-        return wrong("an edge needs two ids".into());
-    };
+    let mut found = [None; 3];
+    let mut width = 0;
+    for field in split(line, layout.delimiter) {
+        for (slot, &column) in found.iter_mut().zip(&layout.columns) {
+            if column == width {
+                *slot = Some(field);
+            }
+        }
+        width += 1;
+    }
+    if width != layout.width {
+        return wrong(format!(
+            "{width} field(s), but line {} has {}",
+            layout.first + 1,
+            layout.width
+        ));
+    }
+    let [Some(u), Some(v), weight] = found else { return wrong("an id is missing".into()) };
     if u.is_empty() || v.is_empty() {
         return wrong("an id is missing".into());
     }
-    let weight = match (fields.next(), layout.weighted) {
-        (None | Some("{}"), false) => 1.0,
+    match (weight, layout.weighted) {
         (Some(text), true) => match text.parse() {
             Ok(weight) => {
                 check_weight(weight)?;
-                weight
+                Ok((u, v, weight))
             }
-            Err(_) => return wrong(format!("weight `{text}` is not a number")),
+            Err(_) => wrong(format!("weight `{text}` is not a number")),
         },
-        (None, true) => {
-            return wrong(format!("no weight, but line {} has one", layout.first + 1));
-        }
-        (Some(_), false) => {
-            return wrong(format!("a third field, but line {} has two", layout.first + 1));
-        }
-    };
-    match fields.next() {
-        None => Ok((u, v, weight)),
-        Some(_) => wrong("too many fields".into()),
+        _ => Ok((u, v, 1.0)),
     }
 }
 
@@ -224,6 +267,17 @@ mod tests {
     }
 
     #[test]
+    fn headers_name_columns() {
+        let set = read_text(",source,target\n0,1,2\n1,2,3\n2,3,1\n").unwrap();
+        assert_eq!(set.samples[0].graph.num_edges(), 3);
+        assert_eq!(set.ids.unwrap(), ["1", "2", "3"]);
+        let set = read_text("weight;dst;src\n0.5;1;0\n").unwrap();
+        assert_eq!(edges(&set), [(0, 1, 0.5)]);
+        // Names of nodes are not taken for a header.
+        assert_eq!(read_text("alice bob\n1 2\n2 3\n").unwrap().samples[0].graph.num_edges(), 3);
+    }
+
+    #[test]
     fn weights_are_read() {
         let set = read_text("0 1 0.5\n2 1 2e1\n").unwrap();
         assert_eq!(edges(&set), [(0, 1, 0.5), (1, 2, 20.0)]);
@@ -244,9 +298,11 @@ mod tests {
     #[test]
     fn mistakes_name_the_line() {
         for (text, expected) in [
-            ("0 1\n2\n", "line 2: `2`: an edge needs two ids"),
-            ("0 1 2\n1 2\n", "line 2: `1 2`: no weight, but line 1 has one"),
-            ("0 1\n1 2 3\n", "line 2: `1 2 3`: a third field, but line 1 has two"),
+            ("0 1\n2\n", "line 2: `2`: 1 field(s), but line 1 has 2"),
+            ("0 1 2\n1 2\n", "line 2: `1 2`: 2 field(s), but line 1 has 3"),
+            ("0 1\n1 2 3\n", "line 2: `1 2 3`: 3 field(s), but line 1 has 2"),
+            (",a,b\n0,1,2\n1,2,3\n", "line 1: columns `, a, b`; call them source"),
+            ("source,target,weight\n0,1\n", "line 2: 2 fields, but the header names 3"),
             ("0 1 nan\n", "line 1: weight NaN"),
             ("0 1 1\n1 2 -4\n", "line 2: weight -4"),
             ("0 1 1\n1 2 x\n", "line 2: `1 2 x`: weight `x` is not a number"),

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::sample::{Lists, Numbers, Row, check_num_nodes};
+use super::sample::{Lists, NodeBudget, Numbers, Row, check_num_nodes};
 use super::{GraphSet, ReadOptions, Sample, Source};
 use crate::error::Context as _;
 use crate::{Error, Result};
@@ -42,9 +42,12 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let lines: Vec<(usize, &str)> =
         text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
     let range = options.shard.map_or(0..lines.len(), |s| s.range(lines.len()));
+    let all_nodes = NodeBudget::default();
     let results: Vec<Result<Sample>> = lines[range.clone()]
         .par_iter()
-        .map(|&(number, line)| parse(line, options).context(|| format!("line {}", number + 1)))
+        .map(|&(number, line)| {
+            parse(line, &all_nodes, options).context(|| format!("line {}", number + 1))
+        })
         .collect();
     Ok(GraphSet {
         samples: results.into_iter().collect::<Result<_>>()?,
@@ -55,7 +58,7 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     })
 }
 
-fn parse(line: &str, options: &ReadOptions) -> Result<Sample> {
+fn parse(line: &str, all_nodes: &NodeBudget, options: &ReadOptions) -> Result<Sample> {
     let wrong = |e: serde_json::Error| {
         Error::data(format!(
             "{e}; expected an object with `num_nodes` and `edge_index`, and optionally \
@@ -69,11 +72,7 @@ fn parse(line: &str, options: &ReadOptions) -> Result<Sample> {
         Line { num_nodes, edge_index, node_feat: None, edge_attr: None, pos: None, y: None }
     };
     let nodes = check_num_nodes(line.num_nodes)?;
-    options.limit.check(
-        nodes as u128 * 16,
-        &format!("a graph of {nodes} nodes"),
-        "check `num_nodes`, or raise `--max-memory`",
-    )?;
+    all_nodes.take(nodes, options.limit)?;
     let edges = Flat::ints(&line.edge_index);
     let node_feat = line.node_feat.as_deref().map(Flat::numbers);
     let edge_attr = line.edge_attr.as_deref().map(Flat::numbers);

@@ -36,7 +36,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use rayon::prelude::*;
 
-use super::sample::{Lists, Numbers, Row, check_num_nodes};
+use super::sample::{Lists, NodeBudget, Numbers, Row, check_num_nodes};
 use super::single::{label_numbers, label_words};
 use super::{AtomicFile, GraphOut, GraphSet, ReadOptions, Sample, Source, Values};
 use crate::error::{Context as _, catch};
@@ -44,7 +44,7 @@ use crate::graph::check_weight;
 use crate::{Error, Hierarchy, Result};
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
-    let bytes = Bytes::copy_from_slice(source.bytes());
+    let bytes = Bytes::from_owner(SharedBytes(source.shared()));
     let metadata = guarded(|| ArrowReaderMetadata::load(&bytes, Default::default()))?;
     let wanted: &[&str] = match options.features {
         true => &["num_nodes", "edge_index", "node_feat", "edge_attr", "pos", "y"],
@@ -84,6 +84,7 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let wanted: Vec<usize> = (0..groups.len())
         .filter(|&g| starts[g] < range.end && starts[g + 1] > range.start)
         .collect();
+    let all_nodes = NodeBudget::default();
     let read_group = |&group: &usize| -> Result<Vec<Sample>> {
         let part: Range<usize> = range.start.max(starts[group]) - starts[group]
             ..range.end.min(starts[group + 1]) - starts[group];
@@ -100,7 +101,7 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
         let mut samples = Vec::new();
         let mut row = starts[group] + part.start;
         while let Some(batch) = guarded(|| reader.next().transpose())? {
-            let made = samples_of(&batch, row, options)?;
+            let made = samples_of(&batch, row, &all_nodes, options)?;
             row += made.len();
             samples.extend(made);
         }
@@ -120,6 +121,14 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     }
     let hash = source.hash().to_string();
     Ok(GraphSet { samples, first: range.start, total, hash, ids: None })
+}
+
+struct SharedBytes(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// The columns of a table of edges.
@@ -256,22 +265,23 @@ pub(super) fn guarded<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, 
     }
 }
 
-fn samples_of(batch: &RecordBatch, first: usize, options: &ReadOptions) -> Result<Vec<Sample>> {
+fn samples_of(
+    batch: &RecordBatch,
+    first: usize,
+    all_nodes: &NodeBudget,
+    options: &ReadOptions,
+) -> Result<Vec<Sample>> {
     let column = |name: &str| batch.column_by_name(name);
     let required = |name: &str| column(name).expect("checked when the file was opened");
     let num_nodes = Scalars::new("num_nodes", required("num_nodes"))?;
     let Values::Int(num_nodes) = num_nodes.values else {
         return Err(Error::data("column `num_nodes` holds real numbers; it needs whole ones"));
     };
-    let mut nodes = 0u128;
     for (row, &n) in num_nodes.iter().enumerate() {
-        nodes += check_num_nodes(n).context(|| format!("row {}", first + row))? as u128;
+        check_num_nodes(n)
+            .and_then(|n| all_nodes.take(n, options.limit))
+            .context(|| format!("row {}", first + row))?;
     }
-    options.limit.check(
-        nodes * 16,
-        &format!("rows {first} to {} with {nodes} nodes", first + num_nodes.len() - 1),
-        "check `num_nodes`, or raise `--max-memory`",
-    )?;
     let nested = |name: &'static str| column(name).map(|a| Nested::new(name, a)).transpose();
     let edge_index = Nested::new("edge_index", required("edge_index"))?;
     let node_feat = nested("node_feat")?;

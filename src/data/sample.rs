@@ -1,9 +1,10 @@
 //! One graph of a set, with everything a model needs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::graph::{MAX_NODES, Repairs};
-use crate::{Error, Graph, Result};
+use crate::{Error, Graph, MemoryLimit, Result};
 
 /// One graph of a set. Arcs as given and the undirected view are two things: message passing uses
 /// `edges`, in the order given and possibly one-way; hierarchy and distances use `graph`.
@@ -141,6 +142,22 @@ pub(super) fn check_num_nodes(num_nodes: i64) -> Result<usize> {
             Err(Error::data(format!("`num_nodes` is {n}; it must lie between 1 and {MAX_NODES}")))
         }
         n => Ok(n as usize),
+    }
+}
+
+/// Nodes of all graphs read so far, against the memory limit: a file may state more nodes than any
+/// machine holds, in one graph or in many.
+#[derive(Default)]
+pub(super) struct NodeBudget(AtomicU64);
+
+impl NodeBudget {
+    pub(super) fn take(&self, nodes: usize, limit: MemoryLimit) -> Result<()> {
+        let all = self.0.fetch_add(nodes as u64, Relaxed).saturating_add(nodes as u64);
+        limit.check(
+            u128::from(all) * 16,
+            &format!("a set of at least {all} nodes"),
+            "check `num_nodes`, encode it in parts with `--shard`, or raise `--max-memory`",
+        )
     }
 }
 

@@ -76,11 +76,10 @@ pub(super) fn check_size(nodes: usize, arcs: usize, options: &ReadOptions) -> Re
     )
 }
 
+type WeightedPairs = (Vec<(u32, u32)>, Vec<f32>);
+
 /// The arcs (u, v) with u ≤ v, if for every arc its reverse has the same weight.
-pub(super) fn upper_half(
-    arcs: &[(u32, u32)],
-    weights: &[f32],
-) -> Option<(Vec<(u32, u32)>, Vec<f32>)> {
+pub(super) fn upper_half(arcs: &[(u32, u32)], weights: &[f32]) -> Option<WeightedPairs> {
     let listed = || arcs.iter().zip(weights);
     let mut up: Vec<(u32, u32, u32)> =
         listed().filter(|((u, v), _)| u < v).map(|(&(u, v), w)| (u, v, w.to_bits())).collect();

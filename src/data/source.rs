@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::{Error, MemoryLimit, Result};
 
 /// The bytes of an input, with the name to use in messages.
 pub struct Source {
     name: String,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     hash: String,
 }
 
@@ -43,10 +44,15 @@ impl Source {
         } else {
             raw
         };
+        // Some editors put a byte order mark in front of text.
+        let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) => rest.to_vec(),
+            None => bytes,
+        };
         if bytes.iter().all(|b| b.is_ascii_whitespace()) {
-            return Err(Error::data(format!("{name} is empty; it should hold at least one graph")));
+            return Err(Error::data(format!("{name} is empty")));
         }
-        Ok(Source { name, bytes, hash })
+        Ok(Source { name, bytes: Arc::new(bytes), hash })
     }
 
     /// File name or "standard input".
@@ -57,6 +63,12 @@ impl Source {
     /// The bytes, after gzip.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The same bytes, shared.
+    #[cfg(feature = "parquet")]
+    pub(super) fn shared(&self) -> Arc<Vec<u8>> {
+        self.bytes.clone()
     }
 
     /// blake3 of the bytes as they lie on disk.
@@ -74,7 +86,7 @@ impl Source {
 
     #[cfg(test)]
     pub(crate) fn from_bytes(name: &str, bytes: &[u8]) -> Source {
-        Source { name: name.into(), bytes: bytes.to_vec(), hash: "test".into() }
+        Source { name: name.into(), bytes: Arc::new(bytes.to_vec()), hash: "test".into() }
     }
 }
 

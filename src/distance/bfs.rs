@@ -9,6 +9,8 @@
 //! Time O(L · m · n / 64) word operations plus n² bytes written; working memory 24 bytes · n · words
 //! per thread. Deterministic: no order of evaluation enters the result.
 
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
 
 use super::UNREACHABLE;
@@ -234,22 +236,26 @@ fn blocks(graph: &Graph, sources: &[u32], targets: &[u32], max_distance: u8, out
     if sources.is_empty() || targets.is_empty() {
         return;
     }
+    // Only needed where the search stops at the clip, and then once.
+    let components = OnceLock::new();
+    let components = || components.get_or_init(|| graph.components());
     out.par_chunks_mut(BLOCK * targets.len()).zip(sources.par_chunks(BLOCK)).for_each_init(
         Scratch::default,
         |scratch, (out, sources)| match sources.len().div_ceil(64) {
-            1 => block::<1>(graph, sources, targets, max_distance, out, scratch),
-            2 => block::<2>(graph, sources, targets, max_distance, out, scratch),
-            3 | 4 => block::<4>(graph, sources, targets, max_distance, out, scratch),
-            _ => block::<8>(graph, sources, targets, max_distance, out, scratch),
+            1 => block::<1>(graph, sources, targets, max_distance, &components, out, scratch),
+            2 => block::<2>(graph, sources, targets, max_distance, &components, out, scratch),
+            3 | 4 => block::<4>(graph, sources, targets, max_distance, &components, out, scratch),
+            _ => block::<8>(graph, sources, targets, max_distance, &components, out, scratch),
         },
     );
 }
 
-fn block<const W: usize>(
+fn block<'a, const W: usize>(
     graph: &Graph,
     sources: &[u32],
     targets: &[u32],
     max_distance: u8,
+    components: &dyn Fn() -> &'a Partition,
     out: &mut [u8],
     scratch: &mut Scratch,
 ) {
@@ -290,19 +296,15 @@ fn block<const W: usize>(
             break true;
         }
     };
-    if !exhausted {
-        clip_connected(graph, sources, targets, max_distance, out);
+    if exhausted {
+        return;
     }
-}
-
-/// The search stopped at the clip: what it did not reach is far if connected, else unreachable.
-fn clip_connected(graph: &Graph, sources: &[u32], targets: &[u32], clip: u8, out: &mut [u8]) {
-    let components = graph.components();
-    let component = components.cluster_of();
+    // The search stopped at the clip: what it did not reach is far if connected, else unreachable.
+    let component = components().cluster_of();
     for (row, &s) in out.chunks_exact_mut(targets.len()).zip(sources) {
         for (d, &t) in row.iter_mut().zip(targets) {
             if component[s as usize] == component[t as usize] {
-                *d = clip.min(*d);
+                *d = max_distance.min(*d);
             }
         }
     }

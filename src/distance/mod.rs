@@ -89,6 +89,12 @@ impl MaxDistance {
         MaxDistance::new(&text.split('/').map(number).collect::<Result<Vec<usize>>>()?)
     }
 
+    /// How many values were given.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The clip at `level`.
     pub fn at(&self, level: usize) -> u8 {
         self.0[level.min(self.0.len() - 1)]
@@ -142,18 +148,27 @@ impl Distances {
             "use high-level distances (`--high-level 1`), a subset of sources and targets \
              (`distance::between`), or a higher `--max-memory`",
         )?;
-        let table = |level| {
+        let mut tables: Vec<Table> = Vec::with_capacity(hierarchy.levels() + 1);
+        for level in 0..=hierarchy.levels() {
+            let index = hierarchy.level_index(level);
+            // A level that was not built repeats the last one.
+            let repeats = level > 0
+                && index == hierarchy.level_index(level - 1)
+                && max_distance.at(level) == max_distance.at(level - 1);
+            if repeats {
+                tables.push(tables[level - 1].clone());
+                continue;
+            }
             let graph = hierarchy.graph(graph, level);
             let clusters = graph.num_nodes();
             let mut hops = vec![0; clusters * clusters];
             all_pairs_into(graph, max_distance.at(level), &mut hops, scratch);
-            let ancestors = match hierarchy.level_index(level) {
+            let ancestors = match index {
                 0 => Vec::new(),
                 _ => hierarchy.ancestors(level).into_owned(),
             };
-            Table { ancestors, clusters, hops }
-        };
-        let tables = (0..=hierarchy.levels()).map(table).collect();
+            tables.push(Table { ancestors, clusters, hops });
+        }
         Ok(Distances { num_nodes: graph.num_nodes(), tables })
     }
 

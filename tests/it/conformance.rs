@@ -35,6 +35,11 @@ fn graphs() -> Vec<(&'static str, Graph)> {
     ]
 }
 
+/// Large enough for everything that works in parallel.
+fn large() -> Graph {
+    random_graph(20_000, 90_000, 3)
+}
+
 fn run(spec: &str, graph: &Graph, levels: usize, seed: u64) -> Hierarchy {
     let coarsener = coarsen::parse(spec).unwrap();
     let context = Context { seed: Seed(seed), ..Context::default() };
@@ -66,7 +71,11 @@ fn partitions_are_valid_and_nest() {
 #[test]
 fn equal_seeds_give_equal_partitions_for_any_thread_count() {
     for entry in coarsen::ALL {
-        for (name, graph) in graphs() {
+        let mut graphs = graphs();
+        if entry.name != "newman" {
+            graphs.push(("large", large()));
+        }
+        for (name, graph) in graphs {
             let with = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| run(entry.name, &graph, 3, 7))

@@ -3,21 +3,29 @@
 use std::path::{Path, PathBuf};
 
 use super::{Metadata, SetReader, create, open};
-use crate::data::{AtomicFile, formats};
+use crate::data::AtomicFile;
 use crate::monitor::{Monitor, check};
 use crate::{Error, Result};
 
-/// Joins shards, given in any order, into the file that a run without `--shard` would have written,
+/// Joins shards, given in any order, into `file`: what a run without `--shard` would have written,
 /// byte for byte. Returns the number of graphs.
 ///
 /// # Errors
 /// If a part is missing, given twice, or was made with other parameters or from another input.
-pub fn merge(parts: &[PathBuf], out: &Path, replace: bool, monitor: &dyn Monitor) -> Result<usize> {
+pub fn merge(
+    parts: &[PathBuf],
+    format: &str,
+    file: AtomicFile,
+    monitor: &dyn Monitor,
+) -> Result<usize> {
     let mut opened: Vec<(usize, &Path, Box<dyn SetReader>)> = Vec::new();
     let mut whole: Option<Metadata> = None;
     for path in parts {
         let reader = open(path)?;
         let name = path.display();
+        if reader.metadata().kind != "graph-set" {
+            return Err(Error::config(format!("{name} holds {}", reader.metadata().kind)));
+        }
         let Some(shard) = reader.metadata().shard()? else {
             return Err(Error::config(format!("{name} is a whole set, not a shard")));
         };
@@ -60,11 +68,7 @@ pub fn merge(parts: &[PathBuf], out: &Path, replace: bool, monitor: &dyn Monitor
             metadata.graphs
         )));
     }
-    let format = match out.file_name().and_then(|n| formats::by_file_name(&n.to_string_lossy())) {
-        Some(format) if format.writes_sets => format.name,
-        _ => "safetensors",
-    };
-    let mut writer = create(format, AtomicFile::create(out, replace)?, &metadata, &num_nodes)?;
+    let mut writer = create(format, file, &metadata, &num_nodes)?;
     for (_, path, reader) in &mut opened {
         while let Some(chunk) = reader.next().map_err(|e| e.context(path.display().to_string()))? {
             check(monitor)?;

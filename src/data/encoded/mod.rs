@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arrays::{self, ArraySpec, ArrayWriter, Dtype};
 use super::{AtomicFile, Shard};
+use crate::error::Context as _;
 use crate::{Error, Result};
 
 /// Version of the layout described above.
@@ -68,6 +69,9 @@ impl Metadata {
     pub fn from_json(text: &str) -> Result<Metadata> {
         let metadata: Metadata = serde_json::from_str(text)
             .map_err(|e| Error::data(format!("not written by hdse: no readable metadata ({e})")))?;
+        if metadata.levels > usize::from(u8::MAX) {
+            return Err(Error::data(format!("{} levels can't be", metadata.levels)));
+        }
         if metadata.schema != SCHEMA {
             return Err(Error::data(format!(
                 "layout version {} is not {SCHEMA}, the one this program knows; encode again",
@@ -219,13 +223,15 @@ pub trait SetReader {
 
 /// Opens an encoded set of any format.
 pub fn open(path: &Path) -> Result<Box<dyn SetReader>> {
+    if path.is_dir() {
+        return Err(Error::config(format!("{} is a directory; name files", path.display())));
+    }
     #[cfg(feature = "parquet")]
     if parquet::is_parquet(path)? {
         let reader = parquet::Reader::open(path);
         return Ok(Box::new(reader.map_err(|e| e.context(path.display().to_string()))?));
     }
-    let reader = ArraySetReader::open(path);
-    Ok(Box::new(reader.map_err(|e| e.context(path.display().to_string()))?))
+    Ok(Box::new(ArraySetReader::open(path)?))
 }
 
 struct ArraySetReader {
@@ -238,9 +244,16 @@ struct ArraySetReader {
 impl ArraySetReader {
     fn open(path: &Path) -> Result<ArraySetReader> {
         let mut arrays = arrays::open(path)?;
-        let metadata = Metadata::from_json(arrays.metadata())?;
-        arrays::expect(arrays.as_ref(), "num_nodes", Dtype::U32, 1)?;
-        let num_nodes = words(&arrays.read("num_nodes")?);
+        let place = || path.display().to_string();
+        let metadata = Metadata::from_json(arrays.metadata()).context(place)?;
+        // High-level files have no such array; their kind says what they are.
+        let num_nodes = match metadata.kind.as_str() {
+            "graph-set" => {
+                arrays::expect(arrays.as_ref(), "num_nodes", Dtype::U32, 1).context(place)?;
+                words(&arrays.read("num_nodes").context(place)?)
+            }
+            _ => Vec::new(),
+        };
         Ok(ArraySetReader { arrays, metadata, num_nodes, read: false })
     }
 }

@@ -6,34 +6,35 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{LargeListBuilder, UInt8Builder, UInt32Builder};
+use arrow_array::builder::{LargeBinaryBuilder, LargeListBuilder, UInt32Builder};
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{UInt8Type, UInt32Type};
-use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
+use arrow_array::types::UInt32Type;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::{Chunk, Metadata, SetReader, SetWriter};
 use crate::data::AtomicFile;
 use crate::data::parquet::guarded;
 use crate::{Error, Result};
 
-/// Graphs per row group. Fixed, so that the bytes do not depend on how a set is cut into chunks.
+/// A row group ends after this many graphs or bytes of distances, whichever comes first. Counted graph
+/// by graph, so that the bytes do not depend on how a set is cut into chunks.
 const GROUP: usize = 256;
+const GROUP_BYTES: usize = 32 << 20;
 
 fn schema() -> Schema {
-    let list = |name, item| {
-        Field::new(name, DataType::LargeList(Arc::new(Field::new("element", item, false))), false)
-    };
+    let clusters = Field::new("element", DataType::UInt32, false);
     Schema::new(vec![
         Field::new("num_nodes", DataType::UInt32, false),
-        list("distances", DataType::UInt8),
-        list("clusters", DataType::UInt32),
+        // Bytes, not a list: Parquet spends several bytes of memory on every item of a list.
+        Field::new("distances", DataType::LargeBinary, false),
+        Field::new("clusters", DataType::LargeList(Arc::new(clusters)), false),
     ])
 }
 
@@ -55,6 +56,8 @@ impl Writer {
         let key_value = KeyValue::new("hdse".to_string(), text);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(false)
+            .set_statistics_enabled(EnabledStatistics::None)
             .set_key_value_metadata(Some(vec![key_value]))
             .build();
         let writer =
@@ -62,52 +65,62 @@ impl Writer {
         Ok(Writer { writer, levels: metadata.levels, pending: Chunk::default() })
     }
 
-    /// Writes the first `graphs` pending graphs as one row group.
-    fn flush(&mut self, graphs: usize) -> Result<()> {
-        let not_null = |item| Arc::new(Field::new("element", item, false));
-        let mut distances =
-            LargeListBuilder::new(UInt8Builder::new()).with_field(not_null(DataType::UInt8));
-        let mut clusters =
-            LargeListBuilder::new(UInt32Builder::new()).with_field(not_null(DataType::UInt32));
+    /// Writes the pending graphs as one row group.
+    fn flush(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        let element = Arc::new(Field::new("element", DataType::UInt32, false));
+        let mut distances = LargeBinaryBuilder::new();
+        let mut clusters = LargeListBuilder::new(UInt32Builder::new()).with_field(element);
         let (mut pair, mut node) = (0, 0);
-        for &n in &self.pending.num_nodes[..graphs] {
-            let (pairs, nodes) =
-                (n as usize * n as usize * (self.levels + 1), n as usize * self.levels);
-            distances.values().append_slice(&self.pending.distances[pair..pair + pairs]);
-            distances.append(true);
-            clusters.values().append_slice(&self.pending.clusters[node..node + nodes]);
+        for &n in &pending.num_nodes {
+            let (pairs, nodes) = self.sizes(n);
+            distances.append_value(&pending.distances[pair..pair + pairs]);
+            clusters.values().append_slice(&pending.clusters[node..node + nodes]);
             clusters.append(true);
             pair += pairs;
             node += nodes;
         }
-        let num_nodes: Vec<u32> = self.pending.num_nodes.drain(..graphs).collect();
-        self.pending.distances.drain(..pair);
-        self.pending.clusters.drain(..node);
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from(num_nodes)),
+            Arc::new(UInt32Array::from(pending.num_nodes)),
             Arc::new(distances.finish()),
             Arc::new(clusters.finish()),
         ];
         let batch = RecordBatch::try_new(Arc::new(schema()), columns).map_err(problem)?;
         self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(problem)
     }
+
+    /// Bytes of distances and numbers of clusters of a graph of `n` nodes.
+    fn sizes(&self, n: u32) -> (usize, usize) {
+        (n as usize * n as usize * (self.levels + 1), n as usize * self.levels)
+    }
 }
 
 impl SetWriter for Writer {
     fn push(&mut self, chunk: &Chunk) -> Result<()> {
-        self.pending.num_nodes.extend_from_slice(&chunk.num_nodes);
-        self.pending.distances.extend_from_slice(&chunk.distances);
-        self.pending.clusters.extend_from_slice(&chunk.clusters);
-        while self.pending.num_nodes.len() >= GROUP {
-            self.flush(GROUP)?;
+        let (mut pair, mut node) = (0, 0);
+        for &n in &chunk.num_nodes {
+            let (pairs, nodes) = self.sizes(n);
+            if pairs > i32::MAX as usize {
+                return Err(Error::data(format!(
+                    "distances of {n} nodes are more than a Parquet cell holds; write safetensors"
+                )));
+            }
+            self.pending.num_nodes.push(n);
+            self.pending.distances.extend_from_slice(&chunk.distances[pair..pair + pairs]);
+            self.pending.clusters.extend_from_slice(&chunk.clusters[node..node + nodes]);
+            pair += pairs;
+            node += nodes;
+            if self.pending.num_nodes.len() == GROUP || self.pending.distances.len() >= GROUP_BYTES
+            {
+                self.flush()?;
+            }
         }
         Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        let rest = self.pending.num_nodes.len();
-        if rest > 0 {
-            self.flush(rest)?;
+        if !self.pending.num_nodes.is_empty() {
+            self.flush()?;
         }
         self.writer.into_inner().map_err(problem)?.commit()
     }
@@ -143,7 +156,7 @@ impl Reader {
             num_nodes.extend_from_slice(batch.column(0).as_primitive::<UInt32Type>().values());
         }
         let reader = guarded(|| {
-            ParquetRecordBatchReaderBuilder::try_new(second)?.with_batch_size(GROUP).build()
+            ParquetRecordBatchReaderBuilder::try_new(second)?.with_batch_size(16).build()
         })?;
         Ok(Reader { reader, metadata, num_nodes })
     }
@@ -160,15 +173,14 @@ impl SetReader for Reader {
 
     fn next(&mut self) -> Result<Option<Chunk>> {
         let Some(batch) = guarded(|| self.reader.next().transpose())? else { return Ok(None) };
-        let list = |column: usize| {
-            let list = batch.column(column).as_list::<i64>();
-            let (first, last) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
-            list.values().slice(first as usize, (last - first) as usize)
-        };
+        let distances = batch.column(1).as_binary::<i64>();
+        let clusters = batch.column(2).as_list::<i64>();
+        let range = |offsets: &[i64]| offsets[0] as usize..offsets[offsets.len() - 1] as usize;
+        let numbers = clusters.values().as_primitive::<UInt32Type>().values();
         let chunk = Chunk {
             num_nodes: batch.column(0).as_primitive::<UInt32Type>().values().to_vec(),
-            distances: list(1).as_primitive::<UInt8Type>().values().to_vec(),
-            clusters: list(2).as_primitive::<UInt32Type>().values().to_vec(),
+            distances: distances.value_data()[range(distances.value_offsets())].to_vec(),
+            clusters: numbers[range(clusters.value_offsets())].to_vec(),
         };
         chunk.check(self.metadata.levels)?;
         Ok(Some(chunk))

@@ -1,0 +1,198 @@
+//! What several verbs share: the input, names of coarseners and formats, files beside the output.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+
+use super::output::{Output, count, thousands};
+use crate::coarsen;
+use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, format_of_file};
+use crate::{Error, MemoryLimit, Result};
+
+/// Where graphs come from.
+#[derive(clap::Args)]
+pub(super) struct InputOptions {
+    /// A file, `-` for standard input, or the name of a generated set (`hdse list sets`)
+    #[arg(value_name = "INPUT")]
+    input: String,
+    /// Format of the input; told from its name and first bytes by default
+    #[arg(long, value_parser = FormatParser::Input)]
+    input_format: Option<&'static Format>,
+}
+
+impl InputOptions {
+    /// What the user called it.
+    pub(super) fn name(&self) -> &str {
+        &self.input
+    }
+
+    /// Reads the graphs, or a part of them, and says what was repaired.
+    pub(super) fn read(
+        &self,
+        shard: Option<Shard>,
+        limit: MemoryLimit,
+        output: &Output,
+    ) -> Result<GraphSet> {
+        let options = ReadOptions { format: self.input_format, features: false, shard, limit };
+        let set = crate::data::read(&self.input, &options)?;
+        output.repairs(set.repairs());
+        output.detail(|| {
+            let graphs = count(set.samples.len() as u64, "graph");
+            format!("read {graphs} in {:.2} s", output.seconds())
+        });
+        Ok(set)
+    }
+
+    /// Reads everything, features and targets too.
+    pub(super) fn read_whole(&self, limit: MemoryLimit) -> Result<GraphSet> {
+        let options = ReadOptions { format: self.input_format, limit, ..ReadOptions::default() };
+        crate::data::read(&self.input, &options)
+    }
+
+    /// Opens an output file, unless it is the input.
+    pub(super) fn create(&self, output: &Path, force: bool) -> Result<AtomicFile> {
+        refuse_same(Path::new(&self.input), output)?;
+        AtomicFile::create(output, force)
+    }
+}
+
+/// An output must not replace what is read.
+pub(super) fn refuse_same(input: &Path, output: &Path) -> Result<()> {
+    match (input.canonicalize(), output.canonicalize()) {
+        (Ok(a), Ok(b)) if a == b => {
+            Err(Error::config(format!("{} is the input; choose another output", output.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The format for encoded sets that a file name asks for; safetensors where it does not say.
+pub(super) fn set_format(path: &Path) -> Result<&'static Format> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ends = "end it in .safetensors, .npz or .parquet, or say `--format`";
+    if name.ends_with(".gz") {
+        return Err(Error::config(format!("`{name}`: output is not gzipped; {ends}")));
+    }
+    match format_of_file(&name) {
+        Some(format) if format.writes_sets => Ok(format),
+        Some(format) => Err(Error::config(format!(
+            "`{name}` looks like {}, which can't hold encoded graphs; {ends}",
+            format.name
+        ))),
+        None => crate::data::format_by_name("safetensors"),
+    }
+}
+
+/// Any text, with the names of all coarseners for help and completions.
+#[derive(Clone)]
+pub(super) struct SpecParser;
+
+impl TypedValueParser for SpecParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(coarsen::ALL.iter().map(|e| PossibleValue::new(e.name).help(e.summary))))
+    }
+}
+
+/// The name of a format that can do what is needed.
+#[derive(Clone, Copy)]
+pub(super) enum FormatParser {
+    /// Be read.
+    Input,
+    /// Hold a single graph.
+    Graphs,
+    /// Hold an encoded set.
+    Sets,
+}
+
+impl FormatParser {
+    fn formats(self) -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(move |format| match self {
+            FormatParser::Input => format.reads(),
+            FormatParser::Graphs => format.write_graph.is_some(),
+            FormatParser::Sets => format.writes_sets,
+        })
+    }
+}
+
+impl TypedValueParser for FormatParser {
+    type Value = &'static Format;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<&'static Format, clap::Error> {
+        let parser = clap::builder::PossibleValuesParser::new(self.formats().map(|f| f.name));
+        let name = parser.parse_ref(command, argument, value)?;
+        let found = self.formats().find(|f| f.name == name);
+        Ok(found.expect("only listed names are accepted"))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.formats().map(|f| PossibleValue::new(f.name).help(f.summary))))
+    }
+}
+
+/// Says so when a choice will take very long.
+pub(super) fn warn_if_slow(coarsener: &str, set: &GraphSet, output: &Output) {
+    let largest = set.samples.iter().map(|s| s.graph.num_edges()).max().unwrap_or(0);
+    if coarsener.starts_with("newman") && largest > 20_000 {
+        output.note(&format!(
+            "newman takes time in the square of the edges, and there are {}; louvain is fast",
+            thousands(largest as u64)
+        ));
+    }
+}
+
+/// The file beside the output that lists the original ids of relabelled nodes: line i is node i.
+pub(super) struct IdsFile {
+    path: Option<PathBuf>,
+    file: Option<AtomicFile>,
+}
+
+impl IdsFile {
+    /// Opened before long work, if nodes were relabelled and there is an output.
+    pub(super) fn open(set: &GraphSet, output: Option<&Path>, force: bool) -> Result<IdsFile> {
+        let path = output.map(ids_path);
+        let file = match (&set.ids, &path) {
+            (Some(_), Some(path)) => Some(AtomicFile::create(path, force)?),
+            _ => None,
+        };
+        Ok(IdsFile { path, file })
+    }
+
+    /// Written after the output is; one of an output that was replaced goes away.
+    pub(super) fn write(self, set: &GraphSet, output: &Output) -> Result<()> {
+        let Some(path) = self.path else { return Ok(()) };
+        let (Some(mut file), Some(ids)) = (self.file, &set.ids) else {
+            // What stands there belongs to the output that has just been replaced.
+            let _ = std::fs::remove_file(&path);
+            return Ok(());
+        };
+        let text: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
+        file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))?;
+        file.commit()?;
+        output.note(&format!("nodes were relabelled; {} lists their ids in order", path.display()));
+        Ok(())
+    }
+}
+
+/// `out.npz` → `out.npz.ids.txt`.
+pub(super) fn ids_path(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".ids.txt");
+    PathBuf::from(name)
+}
