@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: all test lint fmt bench docs
+.PHONY: all test lint fmt bench bench-peers bench-instructions docs
 
 all: lint test
 
@@ -26,6 +26,14 @@ fmt:
 ## Criterion benches of the core; writes docs/benchmarks.md.
 bench:
 	$(CARGO) bench
+
+## This crate beside other software (own virtual environment); writes its section of docs/benchmarks.md.
+bench-peers:
+	python3 bench/peers/run.py
+
+## Instructions of the hot kernels, by valgrind; writes its section of docs/benchmarks.md.
+bench-instructions:
+	python3 bench/peers/instructions.py
 
 ## The tables in docs/ that are made from the lists in the code, then the library's documentation.
 docs:

@@ -67,19 +67,22 @@ pub fn available() -> u64 {
 
 /// What the cgroup of this process leaves; page cache that can be dropped counts as free.
 fn cgroup_available() -> Option<u64> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let folder = format!("/sys/fs/cgroup{}", path.trim_end_matches('/'));
-    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).ok();
-    let limit: u64 = read("memory.max")?.trim().parse().ok()?;
-    let used: u64 = read("memory.current")?.trim().parse().ok()?;
-    let droppable = read("memory.stat")
+    let limit: u64 = cgroup_file("memory.max")?.trim().parse().ok()?;
+    let used: u64 = cgroup_file("memory.current")?.trim().parse().ok()?;
+    let droppable = cgroup_file("memory.stat")
         .and_then(|stat| {
             let line = stat.lines().find_map(|line| line.strip_prefix("inactive_file "))?;
             line.trim().parse().ok()
         })
         .unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(droppable)))
+}
+
+/// A file of the control group of this process (version 2).
+pub(crate) fn cgroup_file(name: &str) -> Option<String> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    std::fs::read_to_string(format!("/sys/fs/cgroup{}/{name}", path.trim_end_matches('/'))).ok()
 }
 
 /// `1536` → "1.5 KiB".

@@ -266,6 +266,8 @@ def main() -> None:
             continue
         print(f"{row.task} on {row.data}", flush=True)
         results.append((row, measure(row, file, ours, python, 1 if options.quick else ROUNDS)))
+    if not results:
+        sys.exit(f"nothing to measure: no data set in {data}")
     text = section(results, skipped)
     if options.quick or options.only:
         print(text)

@@ -13,6 +13,8 @@ use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::coarsen::{Context, parse};
 use crate::data::{AtomicFile, GraphOut, GraphSet, Sample, format_of_file};
+use crate::distance::MaxDistance;
+use crate::encode::{Encoder, Partitions};
 use crate::monitor::{Monitor as _, check};
 use crate::partition::Quality;
 use crate::rng::Seed;
@@ -37,6 +39,9 @@ pub(super) struct Options {
     /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Predict memory, disk and time, and stop
+    #[arg(long)]
+    estimate: bool,
     /// Replace files that exist
     #[arg(long)]
     force: bool,
@@ -92,6 +97,16 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     }
     let ids = IdsFile::open(&set, options.output.as_deref(), options.force)?;
     warn_if_slow(&options.coarsener, &set, output);
+    if options.estimate {
+        let encoder = Encoder {
+            partitions: Partitions::Coarsener(coarsener),
+            levels,
+            max_distance: MaxDistance::default(),
+            seed: Seed(options.seed),
+            limit,
+        };
+        return super::estimate::coarsen(&encoder, &set, output);
+    }
 
     let progress = Progress::new(set.samples.len() as u64, "graphs coarsened", output);
     let build = |(number, sample): (usize, &Sample)| -> Result<Hierarchy> {

@@ -12,6 +12,7 @@ use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
 use crate::data::arrays::{self, ArraySpec, Dtype};
 use crate::data::encoded::{self, Chunk, Metadata};
+use crate::data::store::Store;
 use crate::data::{AtomicFile, Format, GraphSet, Shard, Source};
 use crate::distance::{Codes, HighLevel, MaxDistance};
 use crate::encode::{Encoder, Partitions, Summary, partitions_from_ids, write_clusters};
@@ -53,6 +54,13 @@ pub(super) struct Options {
     /// Format of the output; told from its name by default
     #[arg(long, value_parser = FormatParser::Sets)]
     format: Option<&'static Format>,
+    /// Keep the result in the store (`hdse store info`) and take it from there if it was computed
+    /// before; OUT, if given, becomes a copy
+    #[arg(long, conflicts_with_all = ["shard", "high_level"])]
+    store: bool,
+    /// Predict memory, disk and time, and stop
+    #[arg(long)]
+    estimate: bool,
     /// Replace files that exist
     #[arg(long)]
     force: bool,
@@ -120,12 +128,19 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         seed: Seed(options.seed),
         limit,
     };
+    if options.estimate {
+        return match options.high_level {
+            Some(_) => super::estimate::coarsen(&encoder, &set, output),
+            None => super::estimate::encode(&encoder, &set, output),
+        };
+    }
     let metadata = Metadata {
         shard: options.shard.map(|s| format!("{}/{}", s.index, s.count)),
         ..encoder.metadata(&set, options.high_level)
     };
     match options.high_level {
         Some(level) => high_level(level, &encoder, &set, &metadata, out, options, output),
+        None if options.store => stored(&encoder, &set, &metadata, out, options, output),
         None => graph_set(&encoder, &set, &metadata, out, options, output),
     }
 }
@@ -244,6 +259,54 @@ fn graph_set(
                 text += &format!("{distinct} distinct distance tuples\n");
             }
             text + &wrote.text(output)
+        },
+    )
+}
+
+/// Takes the result from the store, or computes it there; OUT is a copy.
+fn stored(
+    encoder: &Encoder,
+    set: &GraphSet,
+    metadata: &Metadata,
+    out: Option<Target>,
+    options: &Options,
+    output: &Output,
+) -> Result<()> {
+    let ids = IdsFile::open(set, out.as_ref().map(|t| t.file.path()), options.force)?;
+    let num_nodes: Vec<u32> = set.samples.iter().map(|s| s.graph.num_nodes() as u32).collect();
+    let compute = |file: AtomicFile| {
+        let progress = Progress::new(set.samples.len() as u64, "graphs", output);
+        let mut writer = encoded::create("safetensors", file, metadata, &num_nodes)?;
+        encoder.encode_set(set, &progress, |chunk| writer.push(&chunk))?;
+        writer.finish()
+    };
+    let store = Store::of_user()?;
+    let (entry, found) = store.get_or_compute(metadata, |text| output.note(text), compute)?;
+    let path = out.as_ref().map(|target| target.file.path().to_path_buf());
+    if let Some(target) = out {
+        let mut reader = encoded::open(&entry)?;
+        let mut writer = encoded::create(target.format, target.file, metadata, &num_nodes)?;
+        while let Some(chunk) = reader.next()? {
+            writer.push(&chunk)?;
+        }
+        writer.finish()?;
+        ids.write(set, output)?;
+    }
+    let wrote = Wrote::new(path)?;
+    output.result(
+        || {
+            let fields = [
+                ("graphs", json!(set.samples.len())),
+                ("coarsener", json!(metadata.coarsener)),
+                ("store", json!(entry.display().to_string())),
+                ("found", json!(found)),
+            ];
+            object(fields.into_iter().chain(wrote.json()).chain(output.resources()))
+        },
+        || {
+            let how = if found { "found in the store" } else { "computed and stored" };
+            let copy = if wrote.path.is_some() { wrote.text(output) } else { String::new() };
+            format!("{how}: {}\n{copy}", entry.display())
         },
     )
 }

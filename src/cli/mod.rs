@@ -5,13 +5,16 @@
 
 mod coarsen;
 mod completions;
+mod doctor;
 mod encode;
+mod estimate;
 mod graph;
 mod input;
 mod list;
 mod merge;
 mod output;
 mod progress;
+mod store;
 mod usage;
 
 use std::ffi::OsString;
@@ -64,6 +67,10 @@ enum Verb {
     Graph(graph::Options),
     /// Join the files of `hdse encode --shard` into what one run would have written
     Merge(merge::Options),
+    /// Results that were computed before: what there is, whether it is intact, cleaning up
+    Store(store::Options),
+    /// Say what this program and machine are like, for bug reports
+    Doctor,
     /// List coarseners, file formats or generated sets
     List(list::Options),
     /// Print shell completions, for instance `hdse completions bash`
@@ -117,6 +124,8 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Coarsen(options) => coarsen::run(&options, limit, output),
         Verb::Graph(options) => graph::run(&options, limit, output),
         Verb::Merge(options) => merge::run(&options, output),
+        Verb::Store(options) => store::run(&options, output),
+        Verb::Doctor => doctor::run(output),
         Verb::List(options) => list::run(&options, output),
         Verb::Completions(options) => completions::run(&options, output),
     })

@@ -3,6 +3,7 @@
 pub(super) struct Usage {
     pub cpu_seconds: f64,
     pub peak_rss_bytes: u64,
+    pub current_rss_bytes: u64,
 }
 
 /// What the process has used so far; zeros where the system does not tell.
@@ -20,8 +21,16 @@ pub(super) fn now() -> Usage {
         Usage {
             cpu_seconds: seconds(raw.ru_utime) + seconds(raw.ru_stime),
             peak_rss_bytes: raw.ru_maxrss as u64 * unit,
+            current_rss_bytes: current_rss().unwrap_or(0),
         }
     }
     #[cfg(not(unix))]
-    Usage { cpu_seconds: 0.0, peak_rss_bytes: 0 }
+    Usage { cpu_seconds: 0.0, peak_rss_bytes: 0, current_rss_bytes: 0 }
+}
+
+#[cfg(unix)]
+fn current_rss() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }

@@ -81,6 +81,11 @@ pub struct Entry {
     pub citation: &'static str,
     /// Running time in nodes n and edges m.
     pub complexity: &'static str,
+    /// Rough time on one core for n nodes and m edges, in nanoseconds; for estimates.
+    pub nanoseconds: fn(n: f64, m: f64) -> f64,
+    /// Raised whenever the same input may give another partition, so that stored results are not
+    /// taken for new ones.
+    pub version: u32,
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Makes it from its parameters.

@@ -37,6 +37,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "control: random clusters of equal sizes, or of another coarsener's sizes",
     citation: "the control of this project's experiments",
     complexity: "O(n)",
+    nanoseconds: |n, _| 10.0 * n,
+    version: 1,
     parameters: &[
         Parameter { name: "clusters", default: "-", help: "number of clusters; overrides ratio" },
         Parameter { name: "ratio", default: "0.1", help: "clusters per node, in (0, 1]" },

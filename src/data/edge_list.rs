@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.txt", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.txt", text.as_bytes()), &ReadOptions::default())
     }
 
     fn edges(set: &GraphSet) -> Vec<(u32, u32, f32)> {
@@ -313,7 +313,7 @@ mod tests {
             let error = read_text(text).unwrap_err();
             assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
         }
-        let latin = read(&Source::from_bytes("t", b"0 1\n\xe9 2\n"), &ReadOptions::default());
+        let latin = read(&Source::test("t", b"0 1\n\xe9 2\n"), &ReadOptions::default());
         assert!(latin.unwrap_err().to_string().contains("line 2 is not UTF-8"));
     }
 

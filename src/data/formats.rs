@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_name_and_content() {
-        let of = |name: &str, bytes: &[u8]| detect(&Source::from_bytes(name, bytes)).unwrap().name;
+        let of = |name: &str, bytes: &[u8]| detect(&Source::test(name, bytes)).unwrap().name;
         assert_eq!(of("a.csv.gz", b"1,2\n"), "edge-list");
         assert_eq!(of("standard input", b" {\"num_nodes\": 1}"), "jsonl");
         assert_eq!(of("graph", b"1 2\n"), "edge-list");

@@ -218,7 +218,8 @@ impl<'a> Builder<'a> {
             .iter()
             .map(|&(u, v, ..)| Ok((find(u)?, find(v)?)))
             .collect::<Result<Vec<_>>>()?;
-        let weighted = self.edges.iter().any(|&(_, _, w, _)| w.is_some());
+        // Files with the value 1 at every edge mean a plain graph.
+        let weighted = self.edges.iter().any(|&(_, _, w, _)| w.is_some_and(|w| w != 1.0));
         let weights =
             weighted.then(|| self.edges.iter().map(|&(_, _, w, _)| w.unwrap_or(1.0)).collect());
         let labels: Vec<Option<&str>> = self.nodes.iter().map(|&(_, label, _)| label).collect();
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.gml", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.gml", text.as_bytes()), &ReadOptions::default())
     }
 
     #[test]

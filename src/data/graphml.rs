@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.graphml", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.graphml", text.as_bytes()), &ReadOptions::default())
     }
 
     #[test]

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.jsonl", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.jsonl", text.as_bytes()), &ReadOptions::default())
     }
 
     #[test]
@@ -191,8 +191,7 @@ mod tests {
 
     #[test]
     fn a_node_count_beyond_memory_is_refused() {
-        let source =
-            Source::from_bytes("t.jsonl", b"{\"num_nodes\": 1000000, \"edge_index\": [[],[]]}");
+        let source = Source::test("t.jsonl", b"{\"num_nodes\": 1000000, \"edge_index\": [[],[]]}");
         let options = ReadOptions { limit: crate::MemoryLimit(1 << 20), ..ReadOptions::default() };
         assert!(read(&source, &options).unwrap_err().is_memory());
     }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.mtx", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.mtx", text.as_bytes()), &ReadOptions::default())
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<GraphSet> {
-        read(&Source::from_bytes("t.graph", text.as_bytes()), &ReadOptions::default())
+        read(&Source::test("t.graph", text.as_bytes()), &ReadOptions::default())
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             ("4000000000 0\n", "the limit is"),
         ] {
             let options = ReadOptions { limit: crate::MemoryLimit(1 << 24), ..Default::default() };
-            let error = read(&Source::from_bytes("t", text.as_bytes()), &options).err().unwrap();
+            let error = read(&Source::test("t", text.as_bytes()), &options).err().unwrap();
             assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
         }
     }

@@ -23,6 +23,7 @@ mod parquet;
 mod sample;
 mod single;
 mod source;
+pub mod store;
 mod tu;
 
 pub use atomic::AtomicFile;
@@ -156,13 +157,22 @@ pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
     {
         return Ok(set);
     }
-    let source = Source::load(input, options.limit)?;
+    read_source(&Source::load(input, options.limit)?, options)
+}
+
+/// Reads graphs from bytes, plain or gzipped; `name` tells the format where the bytes do not, and stands
+/// in messages.
+pub fn read_bytes(name: &str, bytes: Vec<u8>, options: &ReadOptions) -> Result<GraphSet> {
+    read_source(&Source::from_bytes(name, bytes, options.limit)?, options)
+}
+
+fn read_source(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let format = match options.format {
         Some(format) => format,
-        None => formats::detect(&source)?,
+        None => formats::detect(source)?,
     };
     match format.read {
-        Reader::Bytes(read) => read(&source, options).context(|| source.name().to_string()),
+        Reader::Bytes(read) => read(source, options).context(|| source.name().to_string()),
         Reader::Path => Err(Error::data(format!("{} is not {}", source.name(), format.summary))),
         Reader::None => {
             Err(Error::config(format!("{}: format `{}` can't be read", source.name(), format.name)))

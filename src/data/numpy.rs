@@ -43,7 +43,7 @@ pub(super) fn read_npz(source: &Source, options: &ReadOptions) -> Result<GraphSe
         let edges = file.array(name)?;
         // Either layout is understood by shape; the name decides when both would do.
         let arcs = match edges.shape[..] {
-            [2, 2] if transposed => edges.transposed().pairs(name)?,
+            [2, 2] if transposed => edges.by_rows().pairs(name)?,
             _ => edges.pairs(name)?,
         };
         let count = match file.has("num_nodes") {
@@ -198,10 +198,9 @@ impl Array {
     /// Reads an npy file of at most `size` bytes.
     fn read(reader: impl Read, size: u64, limit: MemoryLimit) -> Result<Array> {
         let file = NpyFile::new(reader.take(size)).map_err(broken)?;
-        if file.order() != Order::C && file.shape().len() > 1 {
-            return Err(Error::data(
-                "stored column by column (Fortran order); save a C-ordered copy",
-            ));
+        let by_columns = file.order() != Order::C && file.shape().len() > 1;
+        if by_columns && file.shape().len() != 2 {
+            return Err(Error::data("more than two axes, stored in Fortran order"));
         }
         let mut count = 1u64;
         for &axis in file.shape() {
@@ -212,7 +211,7 @@ impl Array {
             return Err(broken("its shape is larger than the file"));
         }
         limit.check(u128::from(count) * 8, "the array", "raise `--max-memory`")?;
-        let shape = file.shape().iter().map(|&axis| axis as usize).collect();
+        let shape: Vec<usize> = file.shape().iter().map(|&axis| axis as usize).collect();
         let kind = file.dtype().descr();
         let kind = kind.trim_matches(|c| "'<>|=".contains(c)).to_string();
         macro_rules! load {
@@ -235,7 +234,22 @@ impl Array {
             "f8" => Values::Float(load!(f64, |x| x as f32)),
             other => return Err(Error::data(format!("type `{other}` is not a kind of number"))),
         };
-        Ok(Array { shape, values })
+        let array = Array { shape, values };
+        Ok(if by_columns { array.by_rows() } else { array })
+    }
+
+    /// An array of two axes that was read column by column.
+    fn by_rows(self) -> Array {
+        fn reorder<T: Copy>(values: &[T], rows: usize, columns: usize) -> Vec<T> {
+            let cells = (0..rows).flat_map(|i| (0..columns).map(move |j| j * rows + i));
+            cells.map(|cell| values[cell]).collect()
+        }
+        let (rows, columns) = (self.shape[0], self.shape[1]);
+        let values = match &self.values {
+            Values::Int(v) => Values::Int(reorder(v, rows, columns)),
+            Values::Float(v) => Values::Float(reorder(v, rows, columns)),
+        };
+        Array { shape: self.shape, values }
     }
 
     fn ints(&self, name: &str) -> Result<Vec<i64>> {
@@ -275,14 +289,5 @@ impl Array {
                 self.shape
             ))),
         }
-    }
-
-    /// A 2 × 2 array with its axes swapped.
-    fn transposed(mut self) -> Array {
-        match &mut self.values {
-            Values::Int(values) => values.swap(1, 2),
-            Values::Float(values) => values.swap(1, 2),
-        }
-        self
     }
 }

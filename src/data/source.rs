@@ -34,25 +34,31 @@ impl Source {
             read_within(file, &mut raw, limit, input)?;
             path.file_name().map_or(input.into(), |n| n.to_string_lossy().into_owned())
         };
+        Source::from_bytes(&name, raw, limit)
+    }
+
+    /// Takes bytes that were read already; gzip is undone.
+    ///
+    /// # Errors
+    /// If they are empty, broken gzip, or need more than `limit` once unpacked.
+    pub fn from_bytes(name: &str, raw: Vec<u8>, limit: MemoryLimit) -> Result<Source> {
         let hash = blake3::hash(&raw).to_hex().to_string();
-        let bytes = if raw.starts_with(&[0x1f, 0x8b]) {
+        let mut bytes = raw;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
             let mut plain = Vec::new();
-            let decoder = flate2::read::MultiGzDecoder::new(&raw[..]);
-            read_within(decoder, &mut plain, limit, &name)
+            let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+            read_within(decoder, &mut plain, limit, name)
                 .map_err(|e| e.context("broken or truncated gzip"))?;
-            plain
-        } else {
-            raw
-        };
+            bytes = plain;
+        }
         // Some editors put a byte order mark in front of text.
-        let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
-            Some(rest) => rest.to_vec(),
-            None => bytes,
-        };
+        if bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
         if bytes.iter().all(|b| b.is_ascii_whitespace()) {
             return Err(Error::data(format!("{name} is empty")));
         }
-        Ok(Source { name, bytes: Arc::new(bytes), hash })
+        Ok(Source { name: name.to_string(), bytes: Arc::new(bytes), hash })
     }
 
     /// File name or "standard input".
@@ -85,7 +91,7 @@ impl Source {
     }
 
     #[cfg(test)]
-    pub(crate) fn from_bytes(name: &str, bytes: &[u8]) -> Source {
+    pub(crate) fn test(name: &str, bytes: &[u8]) -> Source {
         Source { name: name.into(), bytes: Arc::new(bytes.to_vec()), hash: "test".into() }
     }
 }

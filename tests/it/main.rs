@@ -7,6 +7,10 @@ mod cli;
 mod conformance;
 mod distance;
 mod golden;
+mod mutations;
 #[cfg(feature = "parquet")]
 mod real_data;
+mod round_trip;
+#[cfg(all(feature = "cli", feature = "parquet"))]
+mod store;
 mod support;

@@ -120,3 +120,71 @@ fn large_edge_lists_have_their_published_counts() {
         assert_eq!(set.ids.is_some(), file.contains("dblp"), "{file}");
     }
 }
+
+#[test]
+fn single_graphs_have_their_published_counts() {
+    // Nodes, edges, self-loops.
+    for (file, nodes, edges, loops) in [
+        ("dimacs10/4elt.graph.gz", 15_606, 45_878, 0),
+        ("dimacs10/PGPgiantcompo.graph.gz", 10_680, 24_316, 0),
+        ("dimacs10/airfoil1.graph.gz", 4_253, 12_289, 0),
+        ("dimacs10/astro-ph.graph.gz", 16_706, 121_251, 0),
+        ("dimacs10/celegans_metabolic.graph.gz", 453, 2_025, 0),
+        ("dimacs10/copter2.graph.gz", 55_476, 352_238, 0),
+        ("dimacs10/delaunay_n15.graph.gz", 32_768, 98_274, 0),
+        ("dimacs10/fe_4elt2.graph.gz", 11_143, 32_818, 0),
+        ("dimacs10/hep-th.graph.gz", 8_361, 15_751, 0),
+        ("dimacs10/jazz.graph.gz", 198, 2_742, 0),
+        ("dimacs10/karate.graph.gz", 34, 78, 0),
+        ("dimacs10/lesmis.graph.gz", 77, 254, 0),
+        ("dimacs10/polblogs.graph.gz", 1_490, 16_715, 0),
+        ("dimacs10/power.graph.gz", 4_941, 6_594, 0),
+        ("dimacs10/rgg_n_2_15_s0.graph.gz", 32_768, 160_240, 0),
+        ("community-graphs/karate.gml.gz", 34, 78, 0),
+        ("community-graphs/dolphins.gml.gz", 62, 159, 0),
+        ("community-graphs/football.gml.gz", 115, 613, 0),
+        ("community-graphs/polbooks.gml.gz", 105, 441, 0),
+        ("community-graphs/polblogs.gml.gz", 1_490, 16_715, 3),
+        ("ogbn-mini/raw/edge.csv.gz", 2_000, 10_132, 0),
+        ("ogbn-mini-products/raw/edge.csv.gz", 2_000, 10_132, 0),
+        ("ogbn-mini-bin/raw/data.npz", 2_000, 10_132, 0),
+    ] {
+        let Some(set) = load(file) else { continue };
+        let graph = &set.samples[0].graph;
+        assert_eq!((graph.num_nodes(), graph.num_edges()), (nodes, edges), "{file}");
+        assert_eq!(set.repairs().self_loops, loops, "{file}");
+        assert_eq!(set.repairs().duplicates, 0, "{file}");
+        assert_eq!(graph.is_weighted(), file.contains("lesmis"), "{file}");
+    }
+    if let Some(set) = load("community-graphs/football.gml.gz") {
+        let Some(Values::Int(classes)) = &set.samples[0].y else { panic!("no classes") };
+        assert_eq!(classes.iter().max(), Some(&11));
+    }
+}
+
+#[test]
+fn heterophilous_sets_agree_with_their_expected_counts() {
+    let Some(path) = find("heterophilous/expected.json") else { return };
+    let expected: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for (name, expected) in expected.as_object().unwrap() {
+        let Some(set) = load(&format!("heterophilous/{name}.npz")) else { continue };
+        let sample = &set.samples[0];
+        assert_eq!(Some(sample.graph.num_nodes() as u64), expected["num_nodes"].as_u64(), "{name}");
+        assert_eq!(
+            Some(sample.node_feat.as_ref().unwrap().width as u64),
+            expected["num_features"].as_u64(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn enzymes_have_their_published_statistics() {
+    let Some(set) = load("tu-official/ENZYMES") else { return };
+    assert_eq!(totals(&set), (600, 19_580, 74_564));
+    assert_eq!(set.samples[0].node_feat.as_ref().unwrap().width, 18);
+    let classes: std::collections::BTreeSet<String> =
+        set.samples.iter().map(|s| format!("{:?}", s.y)).collect();
+    assert_eq!(classes.len(), 6);
+}
