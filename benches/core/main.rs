@@ -9,7 +9,7 @@ mod sets;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use hdse::coarsen::{self, Context};
-use hdse::data::{AtomicFile, ReadOptions, encoded, read};
+use hdse::data::{AtomicFile, encoded, read};
 use hdse::distance::{Codes, Distances, MaxDistance, Scratch};
 use hdse::encode::{Encoder, Partitions};
 use hdse::rng::Seed;
@@ -121,14 +121,12 @@ fn encode(criterion: &mut Criterion, sets: &[sets::Set]) {
     let mut group = criterion.benchmark_group("encode");
     let folder = std::env::temp_dir();
     for set in sets.iter().filter(|set| !set.dense) {
-        let options = ReadOptions { features: false, ..ReadOptions::default() };
         let out = folder.join(format!("hdse-bench-{}.safetensors", std::process::id()));
         group.throughput(Throughput::Elements(set.graphs.len() as u64));
         group.sample_size(10);
         group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
             bencher.iter(|| {
-                let mut graphs = read(&set.input, &options).expect("a readable set");
-                graphs.samples.truncate(set.graphs.len());
+                let graphs = read(&set.input, &set.options).expect("a readable set");
                 let encoder = Encoder {
                     partitions: Partitions::Coarsener(coarsen::parse("newman").expect("listed")),
                     levels: 1,

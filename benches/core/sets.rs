@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use hdse::Graph;
-use hdse::data::{ReadOptions, read};
+use hdse::data::{ReadOptions, Shard, read};
 
 /// Some graphs of one kind.
 pub struct Set {
     pub name: &'static str,
     /// What to read it from.
     pub input: String,
+    /// Which part of it.
+    pub options: ReadOptions,
     pub graphs: Vec<Graph>,
     /// Too many edges for `newman` within a bench.
     pub dense: bool,
@@ -39,8 +41,11 @@ fn data_folder() -> PathBuf {
 }
 
 fn load(name: &'static str, input: &str, count: usize, dense: bool) -> Set {
-    let options = ReadOptions { features: false, ..ReadOptions::default() };
+    let whole = ReadOptions { features: false, ..ReadOptions::default() };
+    let total = read(input, &whole).expect("a readable set").total;
+    let shard = Some(Shard { index: 0, count: (total / count).max(1) });
+    let options = ReadOptions { shard, ..whole };
     let set = read(input, &options).expect("a readable set");
-    let graphs = set.samples.into_iter().take(count).map(|s| (*s.graph).clone()).collect();
-    Set { name, input: input.to_string(), graphs, dense }
+    let graphs = set.samples.into_iter().map(|s| (*s.graph).clone()).collect();
+    Set { name, input: input.to_string(), options, graphs, dense }
 }

@@ -135,3 +135,31 @@ fn archives_and_graph_files_never_panic() {
         }
     }
 }
+
+/// A folder of files that refer to each other.
+#[test]
+fn tu_folders_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("X_A.txt", "1, 2\n2, 1\n3, 4\n4, 3\n"),
+        ("X_graph_indicator.txt", "1\n1\n2\n2\n"),
+        ("X_graph_labels.txt", "1\n2\n"),
+        ("X_node_attributes.txt", "0.5, 1\n1, 2\n3, 4\n5, 6\n"),
+        ("X_edge_labels.txt", "1\n1\n2\n2\n"),
+    ];
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let load = || read(&folder.path().to_string_lossy(), &ReadOptions::default());
+    assert_eq!(load().unwrap().samples.len(), 2);
+    let mut stream = Seed(2).stream("mutate", 0, 0);
+    for (name, text) in files {
+        for _ in 0..500 {
+            let mut bad = text.as_bytes().to_vec();
+            mutate(&mut bad, &mut stream);
+            std::fs::write(folder.path().join(name), bad).unwrap();
+            let _ = load();
+        }
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+}

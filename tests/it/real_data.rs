@@ -147,6 +147,7 @@ fn single_graphs_have_their_published_counts() {
         ("community-graphs/polblogs.gml.gz", 1_490, 16_715, 3),
         ("ogbn-mini/raw/edge.csv.gz", 2_000, 10_132, 0),
         ("ogbn-mini-products/raw/edge.csv.gz", 2_000, 10_132, 0),
+        ("ogbn-mini-proteins/raw/edge.csv.gz", 2_000, 10_132, 0),
         ("ogbn-mini-bin/raw/data.npz", 2_000, 10_132, 0),
     ] {
         let Some(set) = load(file) else { continue };
@@ -171,6 +172,7 @@ fn heterophilous_sets_agree_with_their_expected_counts() {
         let Some(set) = load(&format!("heterophilous/{name}.npz")) else { continue };
         let sample = &set.samples[0];
         assert_eq!(Some(sample.graph.num_nodes() as u64), expected["num_nodes"].as_u64(), "{name}");
+        assert_eq!(Some(sample.graph.num_edges() as u64), expected["edges"].as_u64(), "{name}");
         assert_eq!(
             Some(sample.node_feat.as_ref().unwrap().width as u64),
             expected["num_features"].as_u64(),
@@ -187,4 +189,35 @@ fn enzymes_have_their_published_statistics() {
     let classes: std::collections::BTreeSet<String> =
         set.samples.iter().map(|s| format!("{:?}", s.y)).collect();
     assert_eq!(classes.len(), 6);
+}
+
+/// Predicted memory is within 40 % of what a run takes.
+#[cfg(feature = "cli")]
+#[test]
+fn memory_estimates_are_near() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, verb) in [
+        ("zinc/train.parquet", "encode -c newman"),
+        ("peptides-func/val.parquet", "encode -c louvain"),
+        ("com-dblp/dblp.csv.gz", "coarsen -c louvain"),
+    ] {
+        let Some(path) = find(file) else { continue };
+        let run = |extra: &[&str]| -> serde_json::Value {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_hdse"))
+                .current_dir(&folder)
+                .args(verb.split(' '))
+                .args([&path, "--json"])
+                .args(extra)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice(&output.stdout).unwrap()
+        };
+        let predicted = run(&["--estimate"])["memory_bytes"].as_f64().unwrap();
+        let taken =
+            run(&["-o", &format!("{}.out", file.len())])["peak_rss_bytes"].as_f64().unwrap();
+        let ratio = predicted / taken;
+        println!("{file}: predicted {predicted:e}, taken {taken:e}");
+        assert!((0.6..1.4).contains(&ratio), "{file}: {ratio}");
+    }
 }
