@@ -75,7 +75,10 @@ fn write(target: &Target, format: Option<&str>, limit: MemoryLimit, output: &Out
         (None, None) => by_name(&target.output)?,
     };
     let write = format.write_graph.ok_or_else(|| {
-        Error::config(format!("format `{}` can't hold a single graph", format.name))
+        Error::config(format!(
+            "graphs are not written as `{}`; `hdse list formats` shows what is",
+            format.name
+        ))
     })?;
     let file = target.input.create(&target.output, target.force)?;
     let set = target.input.read(None, limit, output)?;

@@ -12,11 +12,20 @@
 //! a relative 1e-9 count as equal and among them the edge of smallest colours under colour
 //! refinement is taken, then the one of smallest ids; or, with `ties=random`, one drawn by seed.
 //!
+//! Only part of the way has to be gone. Partitions to come refine the present one. Say component c has
+//! e_c of the m edges inside and a share x_c of all degrees. Cut into k parts it loses at least k − 1 of
+//! its edges, because it is connected, and its parts have Σ x² ≥ x_c² / k (Cauchy-Schwarz), so whatever is
+//! still to come has a modularity of at most
+//!
+//! Σ_c max_k [ (e_c − k + 1) / m − x_c² / k ].
+//!
+//! Once that does not exceed the best so far, the best is final.
+//!
 //! Girvan & Newman, "Community structure in social and biological networks", PNAS 2002; Newman &
 //! Girvan, "Finding and evaluating community structure in networks", Phys. Rev. E 2004.
 //!
 //! * **Weights** are ignored: paths are counted in hops and modularity in edges.
-//! * **Complexity**: O(m² n) at worst; the graph is dissolved completely unless `clusters` is given.
+//! * **Complexity**: O(m² n) at worst.
 //! * **Determinism**: no randomness with `ties=canonical`. Label-invariant up to edges that colour
 //!   refinement can't tell apart.
 //!
@@ -95,16 +104,39 @@ pub(super) const ENTRY: Entry = Entry {
 
 impl Coarsener for Newman {
     fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
+        self.dissolve(graph, context, true)
+    }
+
+    fn describe(&self) -> String {
+        let ties = match self.ties {
+            Ties::Canonical => "canonical",
+            Ties::Random => "random",
+        };
+        match self.clusters {
+            Some(clusters) => format!("newman:ties={ties},clusters={clusters}"),
+            None => format!("newman:ties={ties}"),
+        }
+    }
+}
+
+impl Newman {
+    /// Removes edges until nothing better can come or, unless `stop_early`, until none is left.
+    fn dissolve(
+        &self,
+        graph: &Graph,
+        context: &Context<'_>,
+        stop_early: bool,
+    ) -> Result<Partition> {
         let mut state = State::new(graph);
         let mut best = graph.components();
-        let mut best_modularity = state.modularity();
-        let done = |state: &State| match self.clusters {
+        let (mut best_modularity, mut bound) = state.modularity_and_bound();
+        let done = |state: &State, best: f64, bound: f64| match self.clusters {
             Some(clusters) => state.count >= clusters,
-            None => false,
+            None => stop_early && bound <= best + EQUAL,
         };
         let mut stream = context.stream("newman");
         let mut colors_of_nodes = None;
-        while !done(&state) && state.alive > 0 {
+        while state.alive > 0 && !done(&state, best_modularity, bound) {
             monitor::check(context.monitor)?;
             let ties = state.highest_betweenness();
             let edge = match (&ties[..], self.ties) {
@@ -121,26 +153,15 @@ impl Coarsener for Newman {
                 }
             };
             if state.remove(edge) {
-                let modularity = state.modularity();
-                // Beyond rounding: the first of equals stays.
-                if modularity > best_modularity + 1e-12 || self.clusters.is_some() {
+                let modularity;
+                (modularity, bound) = state.modularity_and_bound();
+                if modularity > best_modularity + EQUAL || self.clusters.is_some() {
                     best_modularity = modularity;
                     best = Partition::by_first_node(&state.component);
                 }
             }
         }
         Ok(best)
-    }
-
-    fn describe(&self) -> String {
-        let ties = match self.ties {
-            Ties::Canonical => "canonical",
-            Ties::Random => "random",
-        };
-        match self.clusters {
-            Some(clusters) => format!("newman:ties={ties},clusters={clusters}"),
-            None => format!("newman:ties={ties}"),
-        }
     }
 }
 
@@ -196,6 +217,8 @@ struct Search {
 const UNSEEN: u32 = u32::MAX;
 const REMOVED: f64 = -1.0;
 const HUGE: f64 = 1e200;
+/// Modularities this close are equal but for rounding; the first one stays.
+const EQUAL: f64 = 1e-12;
 
 impl Search {
     fn run<const SCALED: bool>(&mut self, graph: &Adjacency, source: u32) {
@@ -354,20 +377,34 @@ impl State {
         }
     }
 
-    /// Modularity of the components in the whole graph.
-    fn modularity(&self) -> f64 {
+    /// Modularity of the components in the whole graph, and the most that any refinement of them can
+    /// have (see the module documentation).
+    fn modularity_and_bound(&self) -> (f64, f64) {
         let m = self.ends.len() as f64;
         if m == 0.0 {
-            return 0.0;
+            return (0.0, 0.0);
         }
         let mut degree = vec![0.0; self.count];
         for (&c, d) in self.component.iter().zip(&self.full_degree) {
             degree[c as usize] += d;
         }
-        let same =
-            |&&(u, v): &&(u32, u32)| self.component[u as usize] == self.component[v as usize];
-        let inside = self.ends.iter().filter(same).count() as f64;
-        inside / m - degree.iter().map(|d| (d / (2.0 * m)).powi(2)).sum::<f64>()
+        let mut inside = vec![0.0; self.count];
+        for &(u, v) in &self.ends {
+            let c = self.component[u as usize];
+            if c == self.component[v as usize] {
+                inside[c as usize] += 1.0;
+            }
+        }
+        let (mut modularity, mut bound) = (0.0, 0.0);
+        for (edges, degree) in inside.iter().zip(&degree) {
+            let share = degree / (2.0 * m);
+            let with = |parts: f64| (edges - parts + 1.0) / m - share * share / parts;
+            // Concave in the number of parts, with its maximum at share · √m.
+            let parts = (share * m.sqrt()).floor().max(1.0);
+            modularity += with(1.0);
+            bound += with(parts).max(with(parts + 1.0));
+        }
+        (modularity, bound)
     }
 }
 
@@ -414,6 +451,28 @@ mod tests {
         let expected = 2.0 * (1101.0f64 * 1101.0) / 4.0;
         assert!((middle / expected - 1.0).abs() < 0.01, "{middle} {expected}");
         assert!(state.betweenness.iter().all(|b| b.is_finite()));
+    }
+
+    #[test]
+    fn stopping_early_changes_nothing() {
+        let mut stream = Seed(9).stream("test", 0, 0);
+        let mut stopped = 0;
+        for round in 0..200 {
+            let n = 2 + stream.below(30);
+            let edges = n / 2 + stream.below(2 * n);
+            let pairs: Vec<(u32, u32)> =
+                (0..edges).map(|_| (stream.below(n) as u32, stream.below(n) as u32)).collect();
+            let graph = graph(n as usize, &pairs);
+            let context = Context { seed: Seed(round), ..Context::default() };
+            for ties in [Ties::Canonical, Ties::Random] {
+                let newman = Newman { ties, clusters: None };
+                let early = newman.dissolve(&graph, &context, true).unwrap();
+                assert_eq!(early, newman.dissolve(&graph, &context, false).unwrap());
+            }
+            let (best, bound) = State::new(&graph).modularity_and_bound();
+            stopped += usize::from(bound <= best + EQUAL);
+        }
+        assert!(stopped < 200);
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub(super) fn write(graph: &Graph, ids: Option<&[String]>, delimiter: char) -> R
     let name = |u: u32| ids.map_or_else(|| u.to_string(), |ids| ids[u as usize].clone());
     if let Some(bad) = ids.and_then(|ids| ids.iter().find(|id| id.contains([delimiter, '\n', '"'])))
     {
-        return Err(Error::data(format!("id `{bad}` can't stand in an edge list")));
+        return Err(Error::data(format!(
+            "id `{bad}` can't stand between these delimiters; write .tsv, .gml or .graphml"
+        )));
     }
     let mut text = String::new();
     for (u, v, w) in graph.edges() {
