@@ -65,6 +65,7 @@ impl Kind {
             "graphml" | "gexf" => Ok(Kind::Graph),
             #[cfg(feature = "parquet")]
             "parquet" => Ok(Kind::Parquet),
+            "gz" => Err(Error::config("output is not gzipped; drop the .gz")),
             _ if levels == 1 => Ok(Kind::Lines),
             _ => Err(Error::config(format!(
                 "a line per node holds one level, not {levels}; write .json or .parquet"

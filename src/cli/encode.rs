@@ -281,10 +281,12 @@ fn stored(
         writer.finish()
     };
     let store = Store::of_user()?;
-    let (entry, found) = store.get_or_compute(metadata, |text| output.note(text), compute)?;
+    let content = set.content_hash();
+    let held = store.get_or_compute(&content, metadata, |text| output.note(text), compute)?;
+    let (entry, found) = (&held.path, held.found);
     let path = out.as_ref().map(|target| target.file.path().to_path_buf());
     if let Some(target) = out {
-        let mut reader = encoded::open(&entry)?;
+        let mut reader = encoded::open(entry)?;
         let mut writer = encoded::create(target.format, target.file, metadata, &num_nodes)?;
         while let Some(chunk) = reader.next()? {
             writer.push(&chunk)?;

@@ -83,13 +83,21 @@ fn write(target: &Target, format: Option<&str>, limit: MemoryLimit, output: &Out
     let file = target.input.create(&target.output, target.force)?;
     let set = target.input.read(None, limit, output)?;
     let sample = only_graph(&set, target.input.name())?;
-    let ids = IdsFile::open(&set, Some(&target.output), target.force)?;
+    // Formats that hold names need no file beside them.
+    let nameless = matches!(format.name, "metis" | "matrix-market" | "npz" | "hgraph");
+    let beside = nameless.then_some(target.output.as_path());
+    let ids = IdsFile::open(&set, beside, target.force)?;
+    let isolated = (0..sample.graph.num_nodes() as u32).filter(|&u| sample.graph.degree(u) == 0);
+    let isolated = isolated.count() as u64;
+    if isolated > 0 && matches!(format.name, "edge-list" | "parquet") {
+        output.note(&format!(
+            "{} without edges can't stand in a list of edges and are left out",
+            count(isolated, "node")
+        ));
+    }
     let out = GraphOut { graph: &sample.graph, ids: set.ids.as_deref(), attributes: &[] };
     write(&out, file)?;
-    // Formats that hold names need no file beside them.
-    if matches!(format.name, "metis" | "matrix-market" | "npz" | "hgraph") {
-        ids.write(&set, output)?;
-    }
+    ids.write(&set, output)?;
     let path = target.output.display().to_string();
     let graph = &sample.graph;
     output.result(
@@ -114,6 +122,9 @@ fn write(target: &Target, format: Option<&str>, limit: MemoryLimit, output: &Out
 
 fn by_name(path: &Path) -> Result<&'static Format> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.ends_with(".gz") {
+        return Err(Error::config(format!("`{name}`: output is not gzipped; drop the .gz")));
+    }
     format_of_file(&name).ok_or_else(|| {
         Error::config(format!("`{name}` does not tell a format; `hdse list formats` shows all"))
     })

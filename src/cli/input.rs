@@ -182,7 +182,9 @@ impl IdsFile {
             let _ = std::fs::remove_file(&path);
             return Ok(());
         };
-        let text: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
+        // One line per node, whatever an id holds.
+        let line = |id: &String| id.replace(char::is_control, " ") + "\n";
+        let text: String = ids.iter().map(line).collect();
         file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", &path, e))?;
         file.commit()?;
         output.note(&format!("nodes were relabelled; {} lists their ids in order", path.display()));

@@ -77,7 +77,7 @@ fn info(store: &Store, output: &Output) -> Result<()> {
                 text += &match &entry.content {
                     Ok(m) => format!(
                         "  {}  {:>10}  {}, {}, {} of {}\n",
-                        &entry.key[..12],
+                        entry.key.get(..12).unwrap_or(&entry.key),
                         human(m.bytes.into()),
                         count(m.metadata.graphs as u64, "graph"),
                         m.metadata.coarsener,
@@ -94,9 +94,12 @@ fn info(store: &Store, output: &Output) -> Result<()> {
 
 fn clean(store: &Store, all: bool, output: &Output) -> Result<()> {
     let entries = store.entries(!all)?;
-    let gone: Vec<&Entry> = entries.iter().filter(|e| all || e.content.is_err()).collect();
-    for entry in &gone {
-        store.remove(&entry.key)?;
+    let mut gone: Vec<&Entry> = Vec::new();
+    for entry in entries.iter().filter(|e| all || e.content.is_err()) {
+        match store.remove(&entry.key)? {
+            true => gone.push(entry),
+            false => output.note(&format!("entry {} is in use and stays", entry.key)),
+        }
     }
     let leftovers: Vec<PathBuf> = store.leftovers()?;
     for path in &leftovers {

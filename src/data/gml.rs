@@ -54,8 +54,9 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;")
 }
 
+/// Entities by name and by number; text with others stays as it is.
 fn unescape(text: &str) -> String {
-    text.replace("&quot;", "\"").replace("&amp;", "&")
+    quick_xml::escape::unescape(text).map_or_else(|_| text.to_string(), |text| text.into_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -166,8 +167,8 @@ impl<'a> Builder<'a> {
         loop {
             match tokens.required()? {
                 Token::Close => return Ok(()),
-                Token::Word("node") => self.node(tokens)?,
-                Token::Word("edge") => self.edge(tokens)?,
+                Token::Word(key) if key.eq_ignore_ascii_case("node") => self.node(tokens)?,
+                Token::Word(key) if key.eq_ignore_ascii_case("edge") => self.edge(tokens)?,
                 Token::Word(_) => tokens.skip_value(0)?,
                 _ => return Err(tokens.wrong("expected a key")),
             }
@@ -176,7 +177,9 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, tokens: &mut Tokens<'a>) -> Result<()> {
         let entries = tokens.entries()?;
-        let get = |name: &str| entries.iter().find(|(key, _)| *key == name).map(|&(_, v)| v);
+        let get = |name: &str| {
+            entries.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|&(_, v)| v)
+        };
         let id = get("id").ok_or_else(|| tokens.wrong("a node without id"))?;
         self.nodes.push((id, get("label"), get("gt").or(get("value"))));
         Ok(())
@@ -184,7 +187,9 @@ impl<'a> Builder<'a> {
 
     fn edge(&mut self, tokens: &mut Tokens<'a>) -> Result<()> {
         let entries = tokens.entries()?;
-        let get = |name: &str| entries.iter().find(|(key, _)| *key == name).map(|&(_, v)| v);
+        let get = |name: &str| {
+            entries.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|&(_, v)| v)
+        };
         let (Some(source), Some(target)) = (get("source"), get("target")) else {
             return Err(tokens.wrong("an edge without source or target"));
         };
@@ -266,6 +271,13 @@ mod tests {
         assert_eq!(set.samples[0].edges.sources, [1]);
         assert_eq!(set.samples[0].y, Some(Values::Int(vec![1, 0])));
         assert_eq!(set.ids.unwrap(), ["O'Brien B", "b"]);
+    }
+
+    #[test]
+    fn entities_and_capitals_are_understood() {
+        let set = parse("Graph [ Node [ Id 0 Label \"&#233;&#x41;\" ] node [ id 1 label \"b\" ] ]")
+            .unwrap();
+        assert_eq!(set.ids.unwrap(), ["éA", "b"]);
     }
 
     #[test]

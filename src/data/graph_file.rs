@@ -179,6 +179,33 @@ mod tests {
         }
     }
 
+    /// Damage with a hash made to fit: what a hostile file would hold.
+    #[test]
+    fn resealed_damage_never_panics() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("g.hgraph");
+        let (graph, _) = Graph::from_weighted_pairs(4, &[(0, 1), (2, 1)], &[1.0, 2.0]).unwrap();
+        write(&graph, &path);
+        let good = std::fs::read(&path).unwrap();
+        let mut stream = crate::rng::Seed(0).stream("test", 0, 0);
+        for _ in 0..2000 {
+            let mut bad = good.clone();
+            for _ in 0..=stream.below(2) {
+                let at = 8 + stream.below(good.len() as u64 - 8) as usize;
+                bad[at] = stream.next_u64() as u8;
+            }
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&bad[HEADER..]);
+            hasher.update(&bad[8..32]);
+            let hash = hasher.finalize();
+            bad[32..64].copy_from_slice(hash.as_bytes());
+            std::fs::write(&path, &bad).unwrap();
+            if let Ok((graph, _)) = open_graph_file(&path) {
+                graph.components();
+            }
+        }
+    }
+
     #[test]
     fn rows_that_are_no_graph_are_refused() {
         for (offsets, targets) in [

@@ -30,8 +30,9 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
             Event::Eof => break,
             Event::Start(tag) => parser.open(&tag, true).map_err(wrong)?,
             Event::Empty(tag) => parser.open(&tag, false).map_err(wrong)?,
-            Event::Text(text) => parser.text(&text).map_err(wrong)?,
-            Event::End(tag) => parser.close(tag.local_name().as_ref()),
+            Event::Text(text) => parser.text(&text),
+            Event::CData(text) => parser.text(&text),
+            Event::End(tag) => parser.close(tag.local_name().as_ref()).map_err(wrong)?,
             _ => {}
         }
     }
@@ -45,9 +46,13 @@ struct Parser {
     weight_key: Option<String>,
     ids: Vec<String>,
     known: HashMap<String, u32>,
+    /// Weight of edges that do not give one.
+    default_weight: Option<f32>,
     edges: Vec<(String, String, Option<f32>)>,
     in_edge: bool,
-    in_weight: bool,
+    in_weight_key: bool,
+    /// Text of a weight, while one is read.
+    weight: Option<String>,
 }
 
 impl Parser {
@@ -69,6 +74,7 @@ impl Parser {
                 let of = attribute("for")?.unwrap_or_else(|| "all".into());
                 if name.as_deref() == Some("weight") && (of == "edge" || of == "all") {
                     self.weight_key = Some(required("id", "a key")?);
+                    self.in_weight_key = has_content;
                 }
             }
             "graph" => {
@@ -93,32 +99,39 @@ impl Parser {
                 self.in_edge = has_content;
             }
             "hyperedge" => return Err("a hyperedge; only edges of two nodes make a graph".into()),
-            "data" if self.in_edge && has_content => {
-                self.in_weight = self.weight_key.is_some() && attribute("key")? == self.weight_key;
+            "data" if self.in_edge && has_content && self.weight_key.is_some() => {
+                let is_weight = attribute("key")? == self.weight_key;
+                self.weight = is_weight.then(String::new);
             }
+            "default" if self.in_weight_key && has_content => self.weight = Some(String::new()),
             _ => {}
         }
         Ok(())
     }
 
-    fn text(&mut self, text: &str) -> Result<(), String> {
-        if self.in_weight && !text.trim().is_empty() {
-            let weight: f32 =
-                text.trim().parse().map_err(|_| format!("`{}` is no weight", text.trim()))?;
-            check_weight(weight).map_err(|e| e.to_string())?;
-            if let Some(edge) = self.edges.last_mut() {
-                edge.2 = Some(weight);
-            }
+    fn text(&mut self, text: &str) {
+        if let Some(weight) = &mut self.weight {
+            weight.push_str(text);
         }
-        Ok(())
     }
 
-    fn close(&mut self, tag: &str) {
+    fn close(&mut self, tag: &str) -> Result<(), String> {
         match tag {
             "edge" => self.in_edge = false,
-            "data" => self.in_weight = false,
+            "key" => self.in_weight_key = false,
+            "data" | "default" => {
+                let Some(text) = self.weight.take() else { return Ok(()) };
+                let weight: f32 =
+                    text.trim().parse().map_err(|_| format!("`{}` is no weight", text.trim()))?;
+                check_weight(weight).map_err(|e| e.to_string())?;
+                match self.edges.last_mut() {
+                    Some(edge) if tag == "data" => edge.2 = Some(weight),
+                    _ => self.default_weight = Some(weight),
+                }
+            }
             _ => {}
         }
+        Ok(())
     }
 
     fn finish(self) -> Result<Single> {
@@ -135,8 +148,11 @@ impl Parser {
             .iter()
             .map(|(u, v, _)| Ok((find(u)?, find(v)?)))
             .collect::<Result<Vec<_>>>()?;
-        let weighted = self.edges.iter().any(|(.., w)| w.is_some());
-        let weights = weighted.then(|| self.edges.iter().map(|(.., w)| w.unwrap_or(1.0)).collect());
+        let weighted =
+            self.default_weight.is_some() || self.edges.iter().any(|(.., w)| w.is_some());
+        let default = self.default_weight.unwrap_or(1.0);
+        let weights =
+            weighted.then(|| self.edges.iter().map(|(.., w)| w.unwrap_or(default)).collect());
         // Ids n0, n1, … are the custom of writers that have numbers, ours among them.
         let number = |id: &String, i| *id == format!("n{i}") || *id == format!("{i}");
         let plain = self.ids.iter().enumerate().all(|(i, id)| number(id, i));
@@ -258,6 +274,18 @@ mod tests {
         assert_eq!(set.samples[0].graph.edges().collect::<Vec<_>>(), [(0, 1, 2.5)]);
         assert_eq!(set.samples[0].edges.sources, [1]);
         assert_eq!(set.ids.unwrap(), ["a & b", "c"]);
+    }
+
+    #[test]
+    fn defaults_and_cdata_are_weights_too() {
+        let set = parse(
+            "<graphml><key id='w' for='edge' attr.name='weight'><default>3</default></key><graph>\
+             <node id='a'/><node id='b'/><node id='c'/><edge source='a' target='b'/>\
+             <edge source='b' target='c'><data key='w'><![CDATA[ 2.5 ]]></data></edge></graph></graphml>",
+        )
+        .unwrap();
+        let edges: Vec<_> = set.samples[0].graph.edges().collect();
+        assert_eq!(edges, [(0, 1, 3.0), (1, 2, 2.5)]);
     }
 
     #[test]

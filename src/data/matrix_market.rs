@@ -27,15 +27,14 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
             return Err(Error::data(format!("field `{field}`; expected pattern, real or integer")));
         }
     };
-    let symmetric = match symmetry {
-        "general" => false,
-        "symmetric" => true,
+    match symmetry {
+        "general" | "symmetric" => {}
         _ => {
             return Err(Error::data(format!(
                 "symmetry `{symmetry}`; expected general or symmetric"
             )));
         }
-    };
+    }
     let mut entries = lines.filter(|(_, line)| !line.starts_with('%') && !line.trim().is_empty());
     let (number, sizes) = entries.next().ok_or_else(|| Error::data("no line of sizes"))?;
     let sizes: Vec<usize> = sizes
@@ -50,7 +49,7 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
         return Err(Error::data(format!("a {rows} × {columns} matrix; a graph's is square")));
     }
     check_size(rows, count, options)?;
-    let mut single = Single { num_nodes: rows, is_matrix: !symmetric, ..Single::default() };
+    let mut single = Single { num_nodes: rows, is_matrix: true, ..Single::default() };
     let mut weights = Vec::new();
     for (number, line) in entries {
         let mut fields = line.split_whitespace();
@@ -113,6 +112,15 @@ mod tests {
         let (a, b) = (symmetric.unwrap(), general.unwrap());
         assert_eq!(a.samples[0].graph, b.samples[0].graph);
         assert_eq!(a.samples[0].graph.weight(0, 1), Some(0.5));
+    }
+
+    #[test]
+    fn every_pair_is_judged_by_itself() {
+        let mixed = parse(
+            "%%MatrixMarket matrix coordinate real general\n4 4 5\n1 2 2\n2 1 2\n4 3 1\n1 3 0\n2 3 5\n",
+        );
+        let edges: Vec<_> = mixed.unwrap().samples[0].graph.edges().collect();
+        assert_eq!(edges, [(0, 1, 2.0), (1, 2, 5.0), (2, 3, 1.0)]);
     }
 
     #[test]

@@ -6,14 +6,15 @@
 
 use std::fmt::Write as _;
 
-use super::single::{Single, check_size, parse_id, upper_half};
+use super::single::{Single, check_size, matrix_edges, parse_id};
 use super::{GraphSet, Matrix, ReadOptions, Source, Values};
 use crate::error::Context as _;
 use crate::graph::check_weight;
 use crate::{Error, Graph, Result};
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
-    let mut lines = source.text()?.lines().enumerate().filter(|(_, line)| !line.starts_with('%'));
+    let mut lines =
+        source.text()?.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with('%'));
     let (number, header) = lines
         .find(|(_, line)| !line.trim().is_empty())
         .ok_or_else(|| Error::data("no header `n m [fmt [ncon]]`"))?;
@@ -60,23 +61,20 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
         )));
     }
     let ones = vec![1.0; if header.edge_weights { 0 } else { single.arcs.len() }];
-    let half = upper_half(&single.arcs, if header.edge_weights { &weights } else { &ones });
+    let edges = matrix_edges(&single.arcs, if header.edge_weights { &weights } else { &ones });
+    if edges.uneven > 0 {
+        return Err(Error::data(
+            "some edge is listed at one end only, or with two weights; every edge must stand in the \
+             lines of both its nodes",
+        ));
+    }
     let loops = single.arcs.iter().filter(|(u, v)| u == v).count();
-    match half {
-        None => {
-            return Err(Error::data(
-                "some edge is listed at one end only, or with two weights; every edge must stand \
-                 in the lines of both its nodes",
-            ));
-        }
-        Some((pairs, _)) if pairs.len() - loops != header.edges => {
-            return Err(Error::data(format!(
-                "the header states {} edges, but {} are listed",
-                header.edges,
-                pairs.len() - loops
-            )));
-        }
-        Some(_) => {}
+    let listed = (single.arcs.len() - loops) / 2;
+    if listed != header.edges {
+        return Err(Error::data(format!(
+            "the header states {} edges, but {listed} are listed",
+            header.edges
+        )));
     }
     single.weights = header.edge_weights.then_some(weights);
     single.node_feat = (header.features > 0)

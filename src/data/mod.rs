@@ -69,6 +69,20 @@ pub struct GraphSet {
 }
 
 impl GraphSet {
+    /// blake3 of the graphs themselves, whatever file they came from: nodes, neighbours, weights.
+    pub fn content_hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for sample in &self.samples {
+            let graph = &sample.graph;
+            hasher.update(&(graph.num_nodes() as u64).to_le_bytes());
+            hasher.update(&[u8::from(graph.is_weighted())]);
+            hasher.update(bytemuck::cast_slice(graph.offsets()));
+            hasher.update(bytemuck::cast_slice(graph.targets()));
+            hasher.update(bytemuck::cast_slice(graph.weights().unwrap_or_default()));
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
     /// What was mended in all graphs together.
     pub fn repairs(&self) -> Repairs {
         let mut sum = Repairs::default();
@@ -171,9 +185,20 @@ fn read_source(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
         Some(format) => format,
         None => formats::detect(source)?,
     };
+    // What parsing takes for each byte of text: names, pairs and tables of what was seen.
+    let per_byte = if format.name == "parquet" { 3 } else { 8 };
+    options.limit.check(
+        source.bytes().len() as u128 * per_byte,
+        &format!("parsing {}", source.name()),
+        "raise `--max-memory`, or import it on a larger machine (`hdse graph import`)",
+    )?;
     match format.read {
         Reader::Bytes(read) => read(source, options).context(|| source.name().to_string()),
-        Reader::Path => Err(Error::data(format!("{} is not {}", source.name(), format.summary))),
+        Reader::Path => Err(Error::data(format!(
+            "{} can't be read as {}; a graph file must be a plain file, not gzipped",
+            source.name(),
+            format.name
+        ))),
         Reader::None => {
             Err(Error::config(format!("{}: format `{}` can't be read", source.name(), format.name)))
         }
@@ -205,7 +230,17 @@ fn read_path(path: &Path, options: &ReadOptions) -> Result<Option<GraphSet>> {
         _ => vec![Sample::bare(arcs_of(&graph, options), graph, Default::default())],
     };
     let first = options.shard.map_or(0, |s| s.range(1).start);
-    Ok(Some(GraphSet { samples, first, total: 1, hash, ids: None }))
+    let ids = ids_beside(path, samples.first().map_or(0, |s| s.graph.num_nodes()));
+    Ok(Some(GraphSet { samples, first, total: 1, hash, ids }))
+}
+
+/// The ids that `hdse graph import` left beside a graph file, if they are those of its nodes.
+fn ids_beside(path: &Path, nodes: usize) -> Option<Vec<String>> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".ids.txt");
+    let text = std::fs::read_to_string(name).ok()?;
+    let ids: Vec<String> = text.lines().map(str::to_string).collect();
+    (ids.len() == nodes && nodes > 0).then_some(ids)
 }
 
 /// Both directions of every edge, if features are wanted.

@@ -54,22 +54,21 @@ pub(super) fn read_npz(source: &Source, options: &ReadOptions) -> Result<GraphSe
         if file.has("weights") {
             single.weights = Some(weights(&file.array("weights")?, single.arcs.len())?);
         }
+        let mut rows = None;
         // Read even when features are not wanted: they tell the number of nodes.
         if file.has("node_features") && (options.features || !file.has("node_labels")) {
             let array = file.array("node_features")?;
-            let [_, width] = array.shape[..] else {
+            let [height, width] = array.shape[..] else {
                 return Err(Error::data("`node_features` needs two axes"));
             };
+            rows = Some(height);
             single.node_feat = Some(Matrix { width, values: array.values });
         }
         if file.has("node_labels") {
-            single.y = Some(file.array("node_labels")?.values);
+            let labels = file.array("node_labels")?;
+            rows = rows.or(labels.shape.first().copied());
+            single.y = Some(labels.values);
         }
-        let rows = single
-            .node_feat
-            .as_ref()
-            .map(|m| m.values.len() / m.width.max(1))
-            .or(single.y.as_ref().map(Values::len));
         with_nodes(single, count.or(rows.map(|r| r as i64)), options)?
     };
     single.into_set(source, options)
@@ -289,5 +288,88 @@ impl Array {
                 self.shape
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+        let mut header =
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+        header.push_str(&" ".repeat(64 - (10 + header.len() + 1) % 64));
+        header.push('\n');
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    fn ints(values: &[i64]) -> Vec<u8> {
+        npy("<i8", &format!("({},)", values.len()), bytemuck::cast_slice(values))
+    }
+
+    fn npz(arrays: &[(&str, Vec<u8>)]) -> Result<GraphSet> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in arrays {
+            let options = zip::write::SimpleFileOptions::default()
+                .compression_method(zip::CompressionMethod::Deflated);
+            zip.start_file(format!("{name}.npy"), options).unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        let bytes = zip.finish().unwrap().into_inner();
+        read_npz(&Source::test("t.npz", &bytes), &ReadOptions::default())
+    }
+
+    fn scipy(indices: &[i64], indptr: &[i64], data: &[f64]) -> Result<GraphSet> {
+        npz(&[
+            ("shape", ints(&[3, 3])),
+            ("indices", ints(indices)),
+            ("indptr", ints(indptr)),
+            ("data", npy("<f8", &format!("({},)", data.len()), bytemuck::cast_slice(data))),
+            ("format", npy("|S3", "()", b"csr")),
+        ])
+    }
+
+    fn edges(set: GraphSet) -> Vec<(u32, u32, f32)> {
+        set.samples[0].graph.edges().collect()
+    }
+
+    #[test]
+    fn scipy_matrices_are_graphs() {
+        let plain = scipy(&[1, 0, 2, 1], &[0, 1, 3, 4], &[1.0; 4]).unwrap();
+        assert!(!plain.samples[0].graph.is_weighted());
+        assert_eq!(edges(plain), [(0, 1, 1.0), (1, 2, 1.0)]);
+        let weighted = scipy(&[1, 0, 2], &[0, 1, 3, 3], &[2.0, 2.0, 5.0]).unwrap();
+        assert_eq!(edges(weighted), [(0, 1, 2.0), (1, 2, 5.0)]);
+        for (indices, indptr) in [
+            (&[1i64, 0, 3, 1][..], &[0i64, 1, 3, 4][..]),
+            (&[1, 0, 2, 1], &[0, 1, 3, 5]),
+            (&[1, 0, 2, 1], &[0, 3, 1, 4]),
+            (&[1, 0, -2, 1], &[0, 1, 3, 4]),
+            (&[1, 0, 2, 1], &[0, 1, 4]),
+        ] {
+            assert!(scipy(indices, indptr, &[1.0; 4]).is_err(), "{indices:?} {indptr:?}");
+        }
+    }
+
+    #[test]
+    fn edges_with_nodes_features_and_labels() {
+        let pairs = npy("<i4", "(2, 2)", bytemuck::cast_slice(&[0i32, 1, 1, 2]));
+        let set = npz(&[("edges", pairs.clone()), ("node_labels", ints(&[7, 8, 9, 9]))]).unwrap();
+        assert_eq!(set.samples[0].graph.num_nodes(), 4);
+        assert_eq!(edges(set), [(0, 1, 1.0), (1, 2, 1.0)]);
+        // By columns, the same numbers are the arcs 0 → 1 and 1 → 2.
+        let set = npz(&[("edge_index", pairs.clone())]).unwrap();
+        assert_eq!(set.samples[0].edges.sources, [0, 1]);
+        let empty = npy("<f4", "(4, 0)", &[]);
+        let set = npz(&[("edges", pairs.clone()), ("node_features", empty)]).unwrap();
+        assert_eq!(set.samples[0].graph.num_nodes(), 4);
+        assert!(npz(&[("edges", pairs), ("num_nodes", ints(&[2]))]).is_err());
+        assert!(npz(&[("other", ints(&[2]))]).is_err());
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{
     Array, ArrayRef, Float32Array, OffsetSizeTrait, RecordBatch, StringArray, UInt32Array,
@@ -161,26 +161,19 @@ fn read_edges(
     let (mut numbers, mut words, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(batch) = guarded(|| reader.next().transpose())? {
         let (from, to) = (batch.column(columns.source), batch.column(columns.target));
-        match (from.data_type(), to.data_type()) {
-            (DataType::Utf8, DataType::Utf8) => {
-                no_nulls("source", from)?;
-                no_nulls("target", to)?;
-                let (from, to) = (from.as_string::<i32>(), to.as_string::<i32>());
-                for row in 0..batch.num_rows() {
-                    words.push(from.value(row).to_string());
-                    words.push(to.value(row).to_string());
-                }
+        match (words_of("source", from)?, words_of("target", to)?) {
+            (Some(from), Some(to)) => {
+                words.extend(from.into_iter().zip(to).flat_map(|(u, v)| [u, v]));
             }
             _ => {
                 let ids = |name, array| match numbers_of(name, array)? {
                     Values::Int(ids) => Ok(ids),
                     Values::Float(_) => Err(Error::data(format!("column `{name}` is not whole"))),
                 };
+                let id = |id: i64| {
+                    u64::try_from(id).map_err(|_| Error::data(format!("node id {id} is negative")))
+                };
                 for (u, v) in ids("source", from)?.into_iter().zip(ids("target", to)?) {
-                    let id = |id: i64| {
-                        u64::try_from(id)
-                            .map_err(|_| Error::data(format!("node id {id} is negative")))
-                    };
                     numbers.push(id(u)?);
                     numbers.push(id(v)?);
                 }
@@ -387,6 +380,27 @@ fn list(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     }
 }
 
+/// The texts of a column of any kind of text, or nothing if it is not one.
+fn words_of(name: &str, array: &ArrayRef) -> Result<Option<Vec<String>>> {
+    fn all<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
+        words.flatten().map(str::to_string).collect()
+    }
+    no_nulls(name, array)?;
+    Ok(match array.data_type() {
+        DataType::Utf8 => Some(all(array.as_string::<i32>().iter())),
+        DataType::LargeUtf8 => Some(all(array.as_string::<i64>().iter())),
+        DataType::Utf8View => Some(all(array.as_string_view().iter())),
+        DataType::Dictionary(_, _) => {
+            let dictionary = array.as_any_dictionary();
+            let values = words_of(name, dictionary.values())?;
+            values.map(|values| {
+                dictionary.normalized_keys().into_iter().map(|key| values[key].clone()).collect()
+            })
+        }
+        _ => None,
+    })
+}
+
 fn numbers_of(name: &str, array: &ArrayRef) -> Result<Values> {
     no_nulls(name, array)?;
     macro_rules! ints {
@@ -399,6 +413,13 @@ fn numbers_of(name: &str, array: &ArrayRef) -> Result<Values> {
         DataType::Int32 => ints!(Int32Type),
         DataType::Int16 => ints!(Int16Type),
         DataType::Int8 => ints!(Int8Type),
+        DataType::UInt64 => {
+            let values = array.as_primitive::<UInt64Type>().values();
+            let value = |&x: &u64| {
+                i64::try_from(x).map_err(|_| Error::data(format!("column `{name}` holds {x}")))
+            };
+            Values::Int(values.iter().map(value).collect::<Result<_>>()?)
+        }
         DataType::UInt32 => ints!(UInt32Type),
         DataType::UInt16 => ints!(UInt16Type),
         DataType::UInt8 => ints!(UInt8Type),

@@ -41,13 +41,13 @@ impl Single {
 
     fn into_sample(self, options: &ReadOptions) -> Result<(Option<Vec<String>>, Sample)> {
         check_size(self.num_nodes, self.arcs.len(), options)?;
-        let half = match (&self.weights, self.is_matrix) {
-            (Some(weights), true) => upper_half(&self.arcs, weights),
+        let matrix = match (&self.weights, self.is_matrix) {
+            (Some(weights), true) => Some(matrix_edges(&self.arcs, weights)),
             _ => None,
         };
-        let (graph, repairs) = match (&half, &self.weights) {
-            (Some((pairs, weights)), _) => {
-                Graph::from_weighted_pairs(self.num_nodes, pairs, weights)?
+        let (graph, repairs) = match (&matrix, &self.weights) {
+            (Some(edges), _) => {
+                Graph::from_weighted_pairs(self.num_nodes, &edges.pairs, &edges.weights)?
             }
             (None, Some(weights)) => {
                 Graph::from_weighted_pairs(self.num_nodes, &self.arcs, weights)?
@@ -76,22 +76,36 @@ pub(super) fn check_size(nodes: usize, arcs: usize, options: &ReadOptions) -> Re
     )
 }
 
-type WeightedPairs = (Vec<(u32, u32)>, Vec<f32>);
+/// The edges of a weighted matrix.
+pub(super) struct MatrixEdges {
+    pub pairs: Vec<(u32, u32)>,
+    pub weights: Vec<f32>,
+    /// Edges whose two directions are not equal.
+    pub uneven: usize,
+}
 
-/// The arcs (u, v) with u ≤ v, if for every arc its reverse has the same weight.
-pub(super) fn upper_half(arcs: &[(u32, u32)], weights: &[f32]) -> Option<WeightedPairs> {
-    let listed = || arcs.iter().zip(weights);
-    let mut up: Vec<(u32, u32, u32)> =
-        listed().filter(|((u, v), _)| u < v).map(|(&(u, v), w)| (u, v, w.to_bits())).collect();
-    let mut down: Vec<(u32, u32, u32)> =
-        listed().filter(|((u, v), _)| u > v).map(|(&(u, v), w)| (v, u, w.to_bits())).collect();
-    up.sort_unstable();
-    down.sort_unstable();
-    if up != down {
-        return None;
+/// Takes arcs as entries of a matrix: repeated entries add up; (u, v) and (v, u) of equal weight are one
+/// edge of that weight, others add up; entries of weight 0 are no edges.
+pub(super) fn matrix_edges(arcs: &[(u32, u32)], weights: &[f32]) -> MatrixEdges {
+    let mut entries: Vec<(u32, u32, bool, f32)> =
+        arcs.iter().zip(weights).map(|(&(u, v), &w)| (u.min(v), u.max(v), u > v, w)).collect();
+    entries.sort_unstable_by_key(|&(u, v, down, w)| (u, v, down, w.to_bits()));
+    let mut edges = MatrixEdges { pairs: Vec::new(), weights: Vec::new(), uneven: 0 };
+    for edge in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let sum = |down: bool| {
+            let side = edge.iter().filter(|e| e.2 == down);
+            side.map(|e| f64::from(e.3)).sum::<f64>() as f32
+        };
+        let (up, down) = (sum(false), sum(true));
+        let (u, v) = (edge[0].0, edge[0].1);
+        edges.uneven += usize::from(u != v && up != down);
+        let weight = if up == down { up } else { up + down };
+        if weight > 0.0 {
+            edges.pairs.push((u, v));
+            edges.weights.push(weight);
+        }
     }
-    let half = listed().filter(|((u, v), _)| u <= v).map(|(&arc, &w)| (arc, w));
-    Some(half.unzip())
+    edges
 }
 
 /// Nodes named by numbers: 0 … n − 1 stay, others are numbered in ascending order.

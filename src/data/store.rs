@@ -1,6 +1,6 @@
 //! The store: encoded sets that were computed before, found again by what determines them.
 //!
-//! An entry's key is the blake3 of the input's hash, the coarsener with all parameters and its
+//! An entry's key is the blake3 of the graphs themselves, the coarsener with all parameters and its
 //! version, levels, clips, seed and layout. So another encoder, another seed or a new version of an
 //! algorithm never invalidates or reuses an entry of the first. An entry is two files, written to
 //! temporary names and renamed: `KEY.safetensors`, then `KEY.json` with its length and hash, without
@@ -29,7 +29,9 @@ pub struct Store {
 /// What `KEY.json` says about `KEY.safetensors`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Everything that determines the entry.
+    /// blake3 of the graphs.
+    pub content: String,
+    /// The parameters, and the file that the graphs first came from.
     pub metadata: Metadata,
     /// Length of the file.
     pub bytes: u64,
@@ -40,14 +42,16 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    fn new(metadata: Metadata, bytes: u64, blake3: String) -> Manifest {
-        let mut manifest = Manifest { metadata, bytes, blake3, check: String::new() };
+    fn new(content: &str, metadata: Metadata, bytes: u64, blake3: String) -> Manifest {
+        let content = content.to_string();
+        let mut manifest = Manifest { content, metadata, bytes, blake3, check: String::new() };
         manifest.check = manifest.digest();
         manifest
     }
 
     fn digest(&self) -> String {
-        let text = format!("{} {} {}", self.metadata.to_json(), self.bytes, self.blake3);
+        let metadata = self.metadata.to_json();
+        let text = format!("{} {metadata} {} {}", self.content, self.bytes, self.blake3);
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }
 
@@ -65,6 +69,16 @@ impl Manifest {
         }
         Ok(manifest)
     }
+}
+
+/// An entry that stays as it is while this is held.
+#[derive(Debug)]
+pub struct Held {
+    /// The encoded set.
+    pub path: PathBuf,
+    /// Whether it was there before.
+    pub found: bool,
+    _lock: File,
 }
 
 /// The state of one entry.
@@ -111,20 +125,21 @@ impl Store {
         &self.folder
     }
 
-    /// The entry for `metadata`, computed by `compute` unless it is there and intact. Gives its
-    /// path and whether it was there.
+    /// The entry for graphs of hash `content` and `metadata`, computed by `compute` unless it is there
+    /// and intact.
     ///
     /// # Errors
     /// Those of `compute`, and if the folder can't be written to.
     pub fn get_or_compute(
         &self,
+        content: &str,
         metadata: &Metadata,
         warn: impl Fn(&str),
         compute: impl FnOnce(AtomicFile) -> Result<()>,
-    ) -> Result<(PathBuf, bool)> {
+    ) -> Result<Held> {
         fs::create_dir_all(&self.folder)
             .map_err(|e| Error::io("cannot create the store", &self.folder, e))?;
-        let key = key(metadata);
+        let key = key(content, metadata);
         let lock_path = self.file(&key, "lock");
         let problem = |e| Error::io("cannot lock", &lock_path, e);
         let lock = File::create(&lock_path).map_err(problem)?;
@@ -132,7 +147,7 @@ impl Store {
         let path = self.file(&key, "safetensors");
         if self.file(&key, "json").exists() {
             match self.verify(&key) {
-                Ok(_) => return Ok((path, true)),
+                Ok(_) => return Ok(Held { path, found: true, _lock: lock }),
                 Err(error) => warn(&format!("{error:#}; computing it again")),
             }
         }
@@ -141,12 +156,12 @@ impl Store {
         let _ = fs::remove_file(&manifest_path);
         compute(AtomicFile::create(&path, true)?)?;
         let (bytes, blake3) = hash_file(&path)?;
-        let manifest = Manifest::new(metadata.clone(), bytes, blake3);
+        let manifest = Manifest::new(content, metadata.clone(), bytes, blake3);
         let mut file = AtomicFile::create(&manifest_path, true)?;
         file.write_all(manifest.to_json().as_bytes())
             .map_err(|e| Error::io("cannot write", &manifest_path, e))?;
         file.commit()?;
-        Ok((path, false))
+        Ok(Held { path, found: false, _lock: lock })
     }
 
     /// Every entry, read and compared with its hash if `thorough`.
@@ -164,20 +179,35 @@ impl Store {
     /// Files that belong to no entry: left by processes that were killed.
     pub fn leftovers(&self) -> Result<Vec<PathBuf>> {
         let keys = self.names("json")?;
-        let belongs = |path: &Path| {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
-            !hidden && keys.contains(&stem)
+        let left = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let key = name.trim_start_matches('.').split('.').next().unwrap_or_default();
+            // Locks stay: removing one that a process waits for would let two in. What a running
+            // process writes is not left over.
+            let belongs = !name.starts_with('.') && keys.iter().any(|k| k == key);
+            !name.ends_with(".lock") && !belongs && self.is_free(key)
         };
-        Ok(self.files()?.into_iter().filter(|path| !belongs(path)).collect())
+        Ok(self.files()?.into_iter().filter(left).collect())
     }
 
-    /// Removes an entry.
-    pub fn remove(&self, key: &str) -> Result<()> {
-        for extension in ["json", "safetensors", "lock"] {
+    /// Removes an entry, unless a process works on it; true if it is gone.
+    pub fn remove(&self, key: &str) -> Result<bool> {
+        let Some(_lock) = self.try_lock(key) else { return Ok(false) };
+        // The manifest goes first: without it the rest does not count.
+        for extension in ["json", "safetensors"] {
             remove(&self.file(key, extension))?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether no process works on `key`.
+    fn is_free(&self, key: &str) -> bool {
+        !self.file(key, "lock").exists() || self.try_lock(key).is_some()
+    }
+
+    fn try_lock(&self, key: &str) -> Option<File> {
+        let file = File::create(self.file(key, "lock")).ok()?;
+        file.try_lock().ok().map(|()| file)
     }
 
     fn verify(&self, key: &str) -> Result<Manifest> {
@@ -186,7 +216,7 @@ impl Store {
         if hash_file(&path)? != (manifest.bytes, manifest.blake3.clone()) {
             return Err(Error::data(format!("{} is damaged", path.display())));
         }
-        if self::key(&manifest.metadata) != key {
+        if self::key(&manifest.content, &manifest.metadata) != key {
             return Err(Error::data(format!(
                 "entry {key} holds other parameters than its name says"
             )));
@@ -231,10 +261,12 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 }
 
 /// What an entry is found by: half of a blake3 over everything that determines it.
-fn key(metadata: &Metadata) -> String {
+fn key(content: &str, metadata: &Metadata) -> String {
     let name = metadata.coarsener.split(':').next().unwrap_or_default();
     let version = coarsen::ALL.iter().find(|e| e.name == name).map_or(0, |e| e.version);
-    let text = format!("{version} {}", metadata.to_json());
+    // The file that the graphs came from does not matter, only the graphs.
+    let metadata = Metadata { input_blake3: String::new(), ..metadata.clone() };
+    let text = format!("{version} {content} {}", metadata.to_json());
     blake3::hash(text.as_bytes()).to_hex()[..32].to_string()
 }
 
@@ -271,7 +303,8 @@ mod tests {
             file.write_all(&seed.to_le_bytes()).unwrap();
             file.commit()
         };
-        store.get_or_compute(&metadata(seed), |_| {}, compute).unwrap()
+        let held = store.get_or_compute("graphs", &metadata(seed), |_| {}, compute).unwrap();
+        (held.path, held.found)
     }
 
     #[test]
@@ -284,7 +317,8 @@ mod tests {
         assert_eq!(fs::read(put(&store, 2).0).unwrap(), 2u64.to_le_bytes());
         assert_eq!(store.entries(true).unwrap().len(), 2);
         assert!(store.leftovers().unwrap().is_empty());
-        let failed = store.get_or_compute(&metadata(3), |_| {}, |_| Err(Error::interrupted()));
+        let failed =
+            store.get_or_compute("graphs", &metadata(3), |_| {}, |_| Err(Error::interrupted()));
         assert!(failed.unwrap_err().is_interrupted());
         assert_eq!(store.entries(true).unwrap().len(), 2);
     }
@@ -307,6 +341,31 @@ mod tests {
             assert!(put(&store, 7).1);
             assert_eq!(fs::read(&file).unwrap(), good);
         }
+    }
+
+    #[test]
+    fn what_a_process_works_on_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let compute = |mut file: AtomicFile| {
+            assert!(store.leftovers().unwrap().is_empty());
+            file.write_all(b"data").unwrap();
+            file.commit()
+        };
+        let held = store.get_or_compute("graphs", &metadata(1), |_| {}, compute).unwrap();
+        let key = store.entries(true).unwrap()[0].key.clone();
+        assert!(!store.remove(&key).unwrap());
+        assert!(held.path.exists());
+        drop(held);
+        assert!(store.remove(&key).unwrap());
+        assert!(store.entries(true).unwrap().is_empty());
+        // Other graphs with the same parameters are another entry.
+        let file = |mut file: AtomicFile| {
+            file.write_all(b"data").unwrap();
+            file.commit()
+        };
+        assert!(!store.get_or_compute("a", &metadata(1), |_| {}, file).unwrap().found);
+        assert!(!store.get_or_compute("b", &metadata(1), |_| {}, file).unwrap().found);
     }
 
     #[test]

@@ -22,9 +22,8 @@ use crate::{Error, Result};
 pub(super) fn find(path: &Path) -> Option<PathBuf> {
     let is_arcs = |p: &Path| {
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let stem = name.strip_suffix("_A.txt")?.to_string();
-        let indicator = p.with_file_name(format!("{stem}_graph_indicator.txt"));
-        indicator.is_file().then(|| p.to_path_buf())
+        let stem = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix("_A.txt")?.to_string();
+        companion(p, &stem, "graph_indicator").map(|_| p.to_path_buf())
     };
     if path.is_file() {
         return is_arcs(path);
@@ -35,18 +34,22 @@ pub(super) fn find(path: &Path) -> Option<PathBuf> {
     files.iter().find_map(|p| is_arcs(p))
 }
 
+/// `STEM_SUFFIX.txt` beside `path`, plain or gzipped, if it is there.
+fn companion(path: &Path, stem: &str, suffix: &str) -> Option<PathBuf> {
+    let candidates =
+        [".txt", ".txt.gz"].map(|end| path.with_file_name(format!("{stem}_{suffix}{end}")));
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
 pub(super) fn read(arcs: &Path, options: &ReadOptions) -> Result<GraphSet> {
     let mut hasher = blake3::Hasher::new();
     let mut table = |suffix: &str| -> Result<Option<Table>> {
         let name = arcs.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = name.replace("_A.txt", &format!("_{suffix}.txt"));
-        let path = arcs.with_file_name(&name);
-        if !path.is_file() {
-            return Ok(None);
-        }
+        let stem = name.split("_A.txt").next().unwrap_or_default();
+        let Some(path) = companion(arcs, stem, suffix) else { return Ok(None) };
         let source = Source::load(&path.to_string_lossy(), options.limit)?;
         hasher.update(source.bytes());
-        Table::parse(source.text()?).map(Some).context(|| name)
+        Table::parse(source.text()?).map(Some).context(|| path.display().to_string())
     };
     let required = |table: Option<Table>, what: &str| {
         table.ok_or_else(|| Error::data(format!("no file `…_{what}.txt` beside it")))
@@ -68,6 +71,12 @@ pub(super) fn read(arcs: &Path, options: &ReadOptions) -> Result<GraphSet> {
     let nodes = graph_of.len();
     if !graph_of.is_sorted() || graph_of.first() != Some(&1) {
         return Err(Error::data("`_graph_indicator.txt` does not number graphs 1, 2, … in order"));
+    }
+    if let Some(gap) = graph_of.windows(2).find(|pair| pair[1] > pair[0] + 1) {
+        return Err(Error::data(format!(
+            "`_graph_indicator.txt` has no node of graph {}",
+            gap[0] + 1
+        )));
     }
     let total = graph_of[nodes - 1] as usize;
     if total > nodes {

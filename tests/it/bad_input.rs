@@ -122,6 +122,46 @@ mod parquet {
     }
 
     #[test]
+    fn edge_tables_with_any_kind_of_id() {
+        use arrow_array::types::Int32Type;
+        use arrow_array::{DictionaryArray, Float32Array, LargeStringArray, UInt64Array};
+        let folder = tempfile::tempdir().unwrap();
+        let weight = || ("weight", Arc::new(Float32Array::from(vec![0.5, 2.0])) as ArrayRef);
+        let words = (vec!["x", "y"], vec!["y", "z"]);
+        let dictionary = |v: &[&str]| {
+            Arc::new(v.iter().copied().collect::<DictionaryArray<Int32Type>>()) as ArrayRef
+        };
+        let tables: Vec<Vec<(&str, ArrayRef)>> = vec![
+            vec![
+                ("src", Arc::new(UInt64Array::from(vec![0, 1]))),
+                ("dst", Arc::new(UInt64Array::from(vec![1, 2]))),
+                weight(),
+            ],
+            vec![
+                ("source", Arc::new(StringArray::from(words.0.clone()))),
+                ("target", Arc::new(StringArray::from(words.1.clone()))),
+                weight(),
+            ],
+            vec![
+                ("source", Arc::new(LargeStringArray::from(words.0.clone()))),
+                ("target", Arc::new(LargeStringArray::from(words.1.clone()))),
+                weight(),
+            ],
+            vec![("u", dictionary(&words.0)), ("v", dictionary(&words.1)), weight()],
+        ];
+        for (i, table) in tables.iter().enumerate() {
+            let set = load(&write(folder.path(), "edges.parquet", &file(table))).unwrap();
+            let edges: Vec<_> = set.samples[0].graph.edges().collect();
+            assert_eq!(edges, [(0, 1, 0.5), (1, 2, 2.0)]);
+            assert_eq!(set.ids.map(|ids| ids.concat()), (i > 0).then(|| "xyz".to_string()));
+        }
+        let bad: ArrayRef = Arc::new(Int64Array::from(vec![0, -1]));
+        let table = [("source", bad.clone()), ("target", bad)];
+        let error = load(&write(folder.path(), "bad.parquet", &file(&table))).unwrap_err();
+        assert!(format!("{error:#}").contains("node id -1 is negative"), "{error:#}");
+    }
+
+    #[test]
     fn wrong_content_is_named_with_its_row() {
         let folder = tempfile::tempdir().unwrap();
         let nodes = || ("num_nodes", ints(&[3, 2, 1]));

@@ -79,3 +79,21 @@ fn damage_is_noticed_and_mended() {
     assert!(std::fs::read(&entry).unwrap() == good);
     json(home.path(), "store verify");
 }
+
+/// The same bytes are another graph in another format, and the same graph may lie in two files.
+#[test]
+fn entries_are_found_by_graph_not_by_file() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("encode {} -c louvain --store", path.display())
+    };
+    let metis = file("a.graph", "4 3\n2 3\n1 3\n1 2\n\n");
+    let edges = file("a.txt", "4 3\n2 3\n1 3\n1 2\n\n");
+    let same =
+        file("b.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n4 4 3\n2 1\n3 1\n3 2\n");
+    assert_eq!(json(home.path(), &metis)["found"], false);
+    assert_eq!(json(home.path(), &edges)["found"], false);
+    assert_eq!(json(home.path(), &same)["found"], true);
+}
