@@ -165,10 +165,21 @@ pub(super) struct IdsFile {
 
 impl IdsFile {
     /// Opened before long work, if nodes were relabelled and there is an output.
+    ///
+    /// # Errors
+    /// If such a file is there already and may not be replaced: it is somebody's, and beside this
+    /// output it would be taken for its ids.
     pub(super) fn open(set: &GraphSet, output: Option<&Path>, force: bool) -> Result<IdsFile> {
         let path = output.map(ids_path);
         let file = match (&set.ids, &path) {
             (Some(_), Some(path)) => Some(AtomicFile::create(path, force)?),
+            (None, Some(path)) if !force && path.exists() => {
+                return Err(Error::config(format!(
+                    "{} exists and would be taken for the ids of this output; move it away, or \
+                     remove it with `--force`",
+                    path.display()
+                )));
+            }
             _ => None,
         };
         Ok(IdsFile { path, file })
@@ -178,7 +189,7 @@ impl IdsFile {
     pub(super) fn write(self, set: &GraphSet, output: &Output) -> Result<()> {
         let Some(path) = self.path else { return Ok(()) };
         let (Some(mut file), Some(ids)) = (self.file, &set.ids) else {
-            // What stands there belongs to the output that has just been replaced.
+            // With `--force` only (see `open`): it belonged to the output just replaced.
             let _ = std::fs::remove_file(&path);
             return Ok(());
         };

@@ -314,6 +314,20 @@ fn an_interrupt_while_reading_leaves_no_file() {
 }
 
 #[test]
+fn a_list_of_ids_is_never_removed_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("g.txt"), "0 1\n1 2\n").unwrap();
+    let mine = folder.path().join("out.npz.ids.txt");
+    std::fs::write(&mine, "precious\n").unwrap();
+    for arguments in ["encode g.txt -o out.npz", "graph convert g.txt -o out.npz"] {
+        let output = hdse().current_dir(&folder).args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert_eq!(std::fs::read_to_string(&mine).unwrap(), "precious\n");
+        assert_eq!(names(folder.path()), ["g.txt", "out.npz.ids.txt"]);
+    }
+}
+
+#[test]
 fn inputs_are_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("g.txt"), "0 1\n").unwrap();
