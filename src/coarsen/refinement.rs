@@ -6,36 +6,58 @@
 
 use crate::Graph;
 
-/// The stable colour of every node. O(m log n) per round, at most n rounds.
+/// Rounds that any graph gets, and how much work more rounds may be: long paths would need as many
+/// as they have nodes. Colours of an unfinished refinement follow relabelling too.
+const ROUNDS: usize = 64;
+const WORK: usize = 10_000_000;
+
+/// The stable colour of every node. O(m log n) per round.
 pub(super) fn colors(graph: &Graph) -> Vec<u32> {
-    let nodes = 0..graph.num_nodes() as u32;
-    let mut signatures: Vec<Vec<u32>> = nodes.map(|u| vec![graph.degree(u) as u32]).collect();
-    let mut count = 0;
-    loop {
-        let (colors, distinct) = rank(&signatures);
+    let n = graph.num_nodes();
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    order.sort_unstable_by_key(|&u| graph.degree(u));
+    let mut color = vec![0; n];
+    let mut count = number(&mut color, &order, |u, v| graph.degree(u) == graph.degree(v));
+
+    // What a node sees: the sorted colours of its neighbours, where the graph has these.
+    let mut seen = vec![0; graph.targets().len()];
+    let row = |u: u32| {
+        let offsets = graph.offsets();
+        offsets[u as usize] as usize..offsets[u as usize + 1] as usize
+    };
+    for _ in 0..ROUNDS + WORK / (n + seen.len()).max(1) {
+        for u in 0..n as u32 {
+            let own = &mut seen[row(u)];
+            for (slot, &v) in own.iter_mut().zip(graph.neighbors(u)) {
+                *slot = color[v as usize];
+            }
+            own.sort_unstable();
+        }
+        let old = color.clone();
+        for class in order.chunk_by_mut(|&u, &v| old[u as usize] == old[v as usize]) {
+            class.sort_unstable_by(|&u, &v| seen[row(u)].cmp(&seen[row(v)]));
+        }
+        let distinct = number(&mut color, &order, |u, v| {
+            old[u as usize] == old[v as usize] && seen[row(u)] == seen[row(v)]
+        });
         if distinct == count {
-            return colors;
+            break;
         }
         count = distinct;
-        for (u, signature) in signatures.iter_mut().enumerate() {
-            signature.clear();
-            signature.push(colors[u]);
-            signature.extend(graph.neighbors(u as u32).iter().map(|&v| colors[v as usize]));
-            signature[1..].sort_unstable();
-        }
     }
+    color
 }
 
-fn rank(signatures: &[Vec<u32>]) -> (Vec<u32>, u32) {
-    let mut order: Vec<usize> = (0..signatures.len()).collect();
-    order.sort_unstable_by_key(|&u| &signatures[u]);
-    let mut ranks = vec![0; signatures.len()];
+/// Numbers the classes of a sorted order; returns how many there are.
+fn number(color: &mut [u32], order: &[u32], same: impl Fn(u32, u32) -> bool) -> u32 {
     let mut current = 0;
-    for pair in order.windows(2) {
-        current += u32::from(signatures[pair[0]] != signatures[pair[1]]);
-        ranks[pair[1]] = current;
+    for class in order.chunk_by(|&u, &v| same(u, v)) {
+        for &u in class {
+            color[u as usize] = current;
+        }
+        current += 1;
     }
-    (ranks, current + 1)
+    current
 }
 
 #[cfg(test)]

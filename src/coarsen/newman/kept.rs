@@ -1,0 +1,281 @@
+//! A dense block with everything kept that the searches from its nodes found, so that taking an edge
+//! away costs only what changes.
+//!
+//! Seen from source s, the edge between u and v lies on shortest paths only if d(u) ≠ d(v); say u is
+//! the nearer one. If v has another neighbour as near as u, no distance changes: path counts change at
+//! v and below, dependencies change at v's side of the graph and on the way back to s, and flows change
+//! at the edges above these nodes. In a dense graph of diameter two or three that is a small part of
+//! it. If v has no other, the search from s is made anew.
+//!
+//! Lee, Choi & Chung, "Efficient algorithms for updating betweenness centrality in fully dynamic graphs",
+//! Information Sciences 2016, update Girvan-Newman this way, component by component; here it is block by
+//! block.
+
+use super::adjacency::Adjacency;
+use super::search::{SCALED_FROM, Search, UNSEEN, View};
+
+/// Nodes from which a block is worth keeping, and edges per node.
+const WORTH_NODES: usize = 16;
+const WORTH_EDGES: usize = 2;
+/// Updates after which all is computed anew, so that rounding does not add up.
+const RENEW: usize = 1_000;
+
+#[derive(Default)]
+pub(super) struct Kept {
+    graph: Adjacency,
+    weight: Vec<f64>,
+    /// Ends by edge, in this block's numbers.
+    ends: Vec<(u32, u32)>,
+    /// Flow by edge, from all sources.
+    flow: Vec<f64>,
+    /// One row per source.
+    distance: Vec<u32>,
+    paths: Vec<f64>,
+    dependency: Vec<f64>,
+    /// Edges that are left.
+    left: usize,
+    updates: usize,
+    search: Search,
+    touched: Touched,
+}
+
+/// Nodes whose path count or dependency changes, by distance, with what they were before.
+#[derive(Default)]
+struct Touched {
+    mark: Vec<Mark>,
+    paths: Vec<f64>,
+    dependency: Vec<f64>,
+    layers: Vec<Vec<u32>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mark {
+    No,
+    Dependency,
+    Paths,
+}
+
+impl Kept {
+    /// Whether a block of this size is to be kept.
+    pub fn is_worth(nodes: usize, edges: usize) -> bool {
+        (WORTH_NODES..SCALED_FROM).contains(&nodes) && edges >= WORTH_EDGES * nodes
+    }
+
+    /// Takes a block: its nodes' weights, and the ends of its edges.
+    pub fn fill(&mut self, weight: &[f64], ends: &[(u32, u32)]) {
+        let n = weight.len();
+        self.weight.clear();
+        self.weight.extend_from_slice(weight);
+        self.ends.clear();
+        self.ends.extend_from_slice(ends);
+        self.graph.fill(n, ends.iter().copied());
+        self.left = ends.len();
+        for values in [&mut self.paths, &mut self.dependency] {
+            values.clear();
+            values.resize(n * n, 0.0);
+        }
+        self.distance.clear();
+        self.distance.resize(n * n, UNSEEN);
+        self.touched.mark.clear();
+        self.touched.mark.resize(n, Mark::No);
+        self.touched.paths.resize(n, 0.0);
+        self.touched.dependency.resize(n, 0.0);
+        self.renew();
+    }
+
+    pub fn num_nodes(&self) -> usize {
+        self.weight.len()
+    }
+
+    /// Number of edges that are left.
+    pub fn num_edges(&self) -> usize {
+        self.left
+    }
+
+    /// Flow along every edge, from all sources; 0 where the edge is gone.
+    pub fn flow(&self) -> &[f64] {
+        &self.flow
+    }
+
+    /// Takes an edge away. The block must stay in one piece.
+    pub fn remove(&mut self, edge: u32) {
+        let (a, b) = self.ends[edge as usize];
+        self.graph.remove(edge, (a, b));
+        self.left -= 1;
+        self.updates += 1;
+        if self.updates == RENEW {
+            self.renew();
+            return;
+        }
+        self.flow[edge as usize] = 0.0;
+        let n = self.weight.len();
+        for source in 0..n as u32 {
+            let row = source as usize * n;
+            let (to_a, to_b) = (self.distance[row + a as usize], self.distance[row + b as usize]);
+            let (above, below) = match to_a.cmp(&to_b) {
+                std::cmp::Ordering::Less => (a, b),
+                std::cmp::Ordering::Equal => continue,
+                std::cmp::Ordering::Greater => (b, a),
+            };
+            let layer = self.distance[row + above as usize];
+            let mut others = self.graph.row(below).iter();
+            if others.any(|entry| self.distance[row + entry.node as usize] == layer) {
+                self.update(source, above, below);
+            } else {
+                self.replace(source, edge, (above, below));
+            }
+        }
+    }
+
+    /// All searches anew.
+    fn renew(&mut self) {
+        self.updates = 0;
+        self.flow.clear();
+        self.flow.resize(self.ends.len(), 0.0);
+        for source in 0..self.weight.len() as u32 {
+            self.add(source);
+        }
+    }
+
+    /// Makes the search from a node and adds its flows.
+    fn add(&mut self, source: u32) {
+        let Kept { graph, weight, flow, distance, paths, dependency, search, .. } = self;
+        let mut view = view(source, weight.len(), distance, paths, dependency);
+        search.forward::<false>(graph, source, &mut view);
+        let factor = weight[source as usize];
+        search.backward::<false>(graph, weight, &mut view, |edge, amount| {
+            flow[edge as usize] += factor * amount;
+        });
+    }
+
+    /// Makes the search from a node anew after `edge` was taken away.
+    fn replace(&mut self, source: u32, edge: u32, (above, below): (u32, u32)) {
+        let n = self.weight.len();
+        let Kept { graph, weight, flow, distance, paths, dependency, .. } = self;
+        let view = view(source, n, distance, paths, dependency);
+        let factor = weight[source as usize];
+        for v in 0..n as u32 {
+            let layer = view.distance[v as usize];
+            let share = (weight[v as usize] + view.dependency[v as usize]) / view.paths[v as usize];
+            for entry in graph.row(v) {
+                let u = entry.node as usize;
+                if view.distance[u] + 1 == layer {
+                    flow[entry.edge as usize] -= factor * view.paths[u] * share;
+                }
+            }
+        }
+        debug_assert_eq!(view.distance[above as usize] + 1, view.distance[below as usize]);
+        debug_assert_eq!(flow[edge as usize], 0.0);
+        self.add(source);
+    }
+
+    /// Distances stay: only what depends on the paths through the edge changes.
+    fn update(&mut self, source: u32, above: u32, below: u32) {
+        let n = self.weight.len();
+        let Kept { graph, weight, flow, distance, paths, dependency, touched, .. } = self;
+        let view = view(source, n, distance, paths, dependency);
+        let factor = weight[source as usize];
+
+        // Down: path counts of `below` and of all that is reached through it.
+        let first = view.distance[below as usize] as usize;
+        touched.push(below, first, Mark::Paths);
+        let mut layer = first;
+        while layer < touched.layers.len() && !touched.layers[layer].is_empty() {
+            for i in 0..touched.layers[layer].len() {
+                let v = touched.layers[layer][i];
+                touched.paths[v as usize] = view.paths[v as usize];
+                touched.dependency[v as usize] = view.dependency[v as usize];
+                let mut sum = 0.0;
+                for entry in graph.row(v) {
+                    let u = entry.node;
+                    let d = view.distance[u as usize] as usize;
+                    if d + 1 == layer {
+                        sum += view.paths[u as usize];
+                    } else if d == layer + 1 {
+                        touched.push(u, d, Mark::Paths);
+                    }
+                }
+                view.paths[v as usize] = sum;
+            }
+            layer += 1;
+        }
+
+        // The edge itself carried a part of what came to `above`.
+        touched.push_above(above, first - 1, &view);
+        let before = (weight[below as usize] + touched.dependency[below as usize])
+            / touched.paths[below as usize];
+        view.dependency[above as usize] -= view.paths[above as usize] * before;
+
+        // Up: flows above all touched nodes, farthest first.
+        for layer in (1..layer).rev() {
+            for i in 0..touched.layers[layer].len() {
+                let v = touched.layers[layer][i];
+                let x = v as usize;
+                let (old_paths, old_dependency) = match touched.mark[x] {
+                    Mark::Paths => (touched.paths[x], touched.dependency[x]),
+                    _ => (view.paths[x], touched.dependency[x]),
+                };
+                let share = (weight[x] + view.dependency[x]) / view.paths[x];
+                let old_share = (weight[x] + old_dependency) / old_paths;
+                for entry in graph.row(v) {
+                    let u = entry.node as usize;
+                    if view.distance[u] as usize + 1 == layer {
+                        let old = match touched.mark[u] {
+                            Mark::Paths => touched.paths[u],
+                            _ => view.paths[u],
+                        };
+                        let change = view.paths[u] * share - old * old_share;
+                        touched.push_above(entry.node, layer - 1, &view);
+                        flow[entry.edge as usize] += factor * change;
+                        view.dependency[u] += change;
+                    }
+                }
+            }
+        }
+        touched.clear();
+    }
+}
+
+impl Touched {
+    fn push(&mut self, node: u32, layer: usize, mark: Mark) {
+        if self.mark[node as usize] == Mark::No {
+            self.mark[node as usize] = mark;
+            if self.layers.len() <= layer {
+                self.layers.resize_with(layer + 1, Vec::new);
+            }
+            self.layers[layer].push(node);
+        }
+    }
+
+    /// A node whose dependency is about to change.
+    fn push_above(&mut self, node: u32, layer: usize, view: &View<'_>) {
+        if self.mark[node as usize] == Mark::No {
+            self.dependency[node as usize] = view.dependency[node as usize];
+            self.push(node, layer, Mark::Dependency);
+        }
+    }
+
+    fn clear(&mut self) {
+        for layer in &mut self.layers {
+            for node in layer.drain(..) {
+                self.mark[node as usize] = Mark::No;
+            }
+        }
+    }
+}
+
+/// One row of all three tables.
+fn view<'a>(
+    source: u32,
+    n: usize,
+    distance: &'a mut [u32],
+    paths: &'a mut [f64],
+    dependency: &'a mut [f64],
+) -> View<'a> {
+    let row = source as usize * n..(source as usize + 1) * n;
+    View {
+        distance: &mut distance[row.clone()],
+        paths: &mut paths[row.clone()],
+        dependency: &mut dependency[row],
+    }
+}
