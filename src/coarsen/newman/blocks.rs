@@ -149,6 +149,11 @@ impl Blocks<'_> {
     /// Betweenness of all edges that the walk has passed; if one was `removed` from a block, only of
     /// those in that block.
     fn accumulate(&mut self, removed: Option<(u32, u32)>) {
+        if let Some((edge, block)) = removed
+            && let Some(kept) = self.kept.get_mut(&block)
+        {
+            kept.remove(self.position[edge as usize]);
+        }
         let walk = &self.walk;
         let total = walk.order.len() as f64;
         let mut start = 0;
@@ -157,47 +162,45 @@ impl Blocks<'_> {
             start = found.end;
             let first = edges[0] as usize;
             if let &[_] = edges {
-                // It was a bridge before, or it is the rest of the block that changed.
                 let below = f64::from(walk.nodes[found.below as usize].size);
                 self.betweenness[first] = 2.0 * below * (total - below);
                 self.block[first] = BRIDGE;
                 continue;
             }
             let old = self.block[first];
-            if let Some((edge, changed)) = removed {
-                if old != changed {
-                    continue;
+            if removed.is_some_and(|(_, changed)| changed != old) {
+                continue;
+            }
+            self.piece.fill(walk, found, edges, &self.ends, total);
+            let size = (self.piece.nodes.len(), edges.len());
+            let worth = Kept::is_worth(size.0, size.1);
+            if let Some(kept) = self.kept.get_mut(&old)
+                && worth
+                && kept.size() == size
+                && kept.reweigh(|node| self.piece.weight_of(node))
+            {
+                for &e in edges {
+                    let position = self.position[e as usize] as usize;
+                    self.betweenness[e as usize] = kept.flow()[position];
                 }
-                if let Some(kept) = self.kept.get_mut(&old)
-                    && kept.num_edges() == edges.len() + 1
-                    && Kept::is_worth(kept.num_nodes(), edges.len())
-                {
-                    kept.remove(self.position[edge as usize]);
-                    for &e in edges {
-                        self.betweenness[e as usize] =
-                            kept.flow()[self.position[e as usize] as usize];
-                    }
-                    continue;
-                }
+                continue;
             }
             let spare = self.kept.remove(&old);
-            self.piece.fill(walk, found, edges, &self.ends, total);
             let number = self.next_block;
             self.next_block += 1;
             for &e in edges {
                 self.block[e as usize] = number;
             }
-            let nodes = self.piece.weight.len();
-            let flow = if nodes == edges.len() {
+            let flow = if size.0 == size.1 {
                 self.piece.around();
                 &self.piece.flow
-            } else if Kept::is_worth(nodes, edges.len()) {
+            } else if worth {
                 self.position.resize(self.ends.len(), 0);
                 for (i, &e) in edges.iter().enumerate() {
                     self.position[e as usize] = i as u32;
                 }
                 let kept = self.kept.entry(number).or_insert(spare.unwrap_or_default());
-                kept.fill(&self.piece.weight, &self.piece.ends);
+                kept.fill(&self.piece.nodes, &self.piece.weight, &self.piece.ends);
                 kept.flow()
             } else {
                 self.piece.search();
@@ -321,6 +324,7 @@ impl Walk {
 /// A block on its own: nodes 0, 1, … with weights, edges 0, 1, ….
 #[derive(Default)]
 struct Piece {
+    nodes: Vec<u32>,
     weight: Vec<f64>,
     ends: Vec<(u32, u32)>,
     flow: Vec<f64>,
@@ -339,6 +343,7 @@ impl Piece {
         if self.local.len() < walk.nodes.len() {
             self.local.resize(walk.nodes.len(), 0);
         }
+        self.nodes.clear();
         self.weight.clear();
         // The end that was reached by an edge, if one was.
         let reached = |edge: u32| {
@@ -348,11 +353,13 @@ impl Piece {
         };
         for &edge in edges {
             if let Some((_, node)) = reached(edge) {
-                self.local[node as usize] = self.weight.len() as u32;
+                self.local[node as usize] = self.nodes.len() as u32;
+                self.nodes.push(node);
                 self.weight.push(size(node));
             }
         }
-        self.local[found.top as usize] = self.weight.len() as u32;
+        self.local[found.top as usize] = self.nodes.len() as u32;
+        self.nodes.push(found.top);
         self.weight.push(total);
         // What hangs on a node is what was walked from there, less what was within the block.
         for &edge in edges {
@@ -368,6 +375,10 @@ impl Piece {
         }));
         self.flow.clear();
         self.flow.resize(edges.len(), 0.0);
+    }
+
+    fn weight_of(&self, node: u32) -> f64 {
+        self.weight[self.local[node as usize] as usize]
     }
 
     /// A ring. The walk left its edges in order around: node i lies between edges i and i + 1, the last

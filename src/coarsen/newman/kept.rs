@@ -7,9 +7,15 @@
 //! at the edges above these nodes. In a dense graph of diameter two or three that is a small part of
 //! it. If v has no other, the search from s is made anew.
 //!
+//! A node that is left with one edge no longer belongs to the block: it is folded into its neighbour's
+//! weight, which changes no flow. When a bridge elsewhere is taken away, one node of the block loses
+//! weight, and that is an update of the same kind.
+//!
 //! Lee, Choi & Chung, "Efficient algorithms for updating betweenness centrality in fully dynamic graphs",
 //! Information Sciences 2016, update Girvan-Newman this way, component by component; here it is block by
 //! block.
+
+use std::cmp::Ordering;
 
 use super::adjacency::Adjacency;
 use super::search::{SCALED_FROM, Search, UNSEEN, View};
@@ -22,7 +28,10 @@ const RENEW: usize = 1_000;
 
 #[derive(Default)]
 pub(super) struct Kept {
+    /// The graph's numbers of the nodes.
+    nodes: Vec<u32>,
     graph: Adjacency,
+    /// 0 for nodes that were folded into others.
     weight: Vec<f64>,
     /// Ends by edge, in this block's numbers.
     ends: Vec<(u32, u32)>,
@@ -32,8 +41,9 @@ pub(super) struct Kept {
     distance: Vec<u32>,
     paths: Vec<f64>,
     dependency: Vec<f64>,
-    /// Edges that are left.
-    left: usize,
+    /// Nodes and edges that are left.
+    nodes_left: usize,
+    edges_left: usize,
     updates: usize,
     search: Search,
     touched: Touched,
@@ -61,15 +71,14 @@ impl Kept {
         (WORTH_NODES..SCALED_FROM).contains(&nodes) && edges >= WORTH_EDGES * nodes
     }
 
-    /// Takes a block: its nodes' weights, and the ends of its edges.
-    pub fn fill(&mut self, weight: &[f64], ends: &[(u32, u32)]) {
-        let n = weight.len();
-        self.weight.clear();
-        self.weight.extend_from_slice(weight);
-        self.ends.clear();
-        self.ends.extend_from_slice(ends);
+    /// Takes a block: its nodes with their weights, and the ends of its edges.
+    pub fn fill(&mut self, nodes: &[u32], weight: &[f64], ends: &[(u32, u32)]) {
+        let n = nodes.len();
+        nodes.clone_into(&mut self.nodes);
+        weight.clone_into(&mut self.weight);
+        ends.clone_into(&mut self.ends);
         self.graph.fill(n, ends.iter().copied());
-        self.left = ends.len();
+        (self.nodes_left, self.edges_left) = (n, ends.len());
         for values in [&mut self.paths, &mut self.dependency] {
             values.clear();
             values.resize(n * n, 0.0);
@@ -83,13 +92,9 @@ impl Kept {
         self.renew();
     }
 
-    pub fn num_nodes(&self) -> usize {
-        self.weight.len()
-    }
-
-    /// Number of edges that are left.
-    pub fn num_edges(&self) -> usize {
-        self.left
+    /// Number of nodes and edges that are left.
+    pub fn size(&self) -> (usize, usize) {
+        (self.nodes_left, self.edges_left)
     }
 
     /// Flow along every edge, from all sources; 0 where the edge is gone.
@@ -97,33 +102,97 @@ impl Kept {
         &self.flow
     }
 
-    /// Takes an edge away. The block must stay in one piece.
+    /// Takes an edge away that is no bridge; nodes that are left with one edge are folded.
     pub fn remove(&mut self, edge: u32) {
         let (a, b) = self.ends[edge as usize];
-        self.graph.remove(edge, (a, b));
-        self.left -= 1;
-        self.updates += 1;
-        if self.updates == RENEW {
-            self.renew();
-            return;
-        }
+        self.take(edge);
         self.flow[edge as usize] = 0.0;
         let n = self.weight.len();
         for source in 0..n as u32 {
+            if self.weight[source as usize] == 0.0 {
+                continue;
+            }
             let row = source as usize * n;
             let (to_a, to_b) = (self.distance[row + a as usize], self.distance[row + b as usize]);
             let (above, below) = match to_a.cmp(&to_b) {
-                std::cmp::Ordering::Less => (a, b),
-                std::cmp::Ordering::Equal => continue,
-                std::cmp::Ordering::Greater => (b, a),
+                Ordering::Less => (a, b),
+                Ordering::Equal => continue,
+                Ordering::Greater => (b, a),
             };
             let layer = self.distance[row + above as usize];
             let mut others = self.graph.row(below).iter();
             if others.any(|entry| self.distance[row + entry.node as usize] == layer) {
                 self.update(source, above, below);
             } else {
-                self.replace(source, edge, (above, below));
+                self.replace(source);
             }
+        }
+        for end in [a, b] {
+            self.fold(end);
+        }
+        self.count_update();
+    }
+
+    /// Sets the weights of all nodes to what they have become. False if that would take a new search.
+    pub fn reweigh(&mut self, weight_of: impl Fn(u32) -> f64) -> bool {
+        let changed =
+            |i: &usize| self.weight[*i] > 0.0 && weight_of(self.nodes[*i]) != self.weight[*i];
+        let mut all = (0..self.nodes.len()).filter(changed);
+        let (first, second) = (all.next(), all.next());
+        drop(all);
+        match (first, second) {
+            (None, _) => true,
+            (Some(_), Some(_)) => false,
+            (Some(node), None) => {
+                self.set_weight(node, weight_of(self.nodes[node]));
+                self.count_update();
+                true
+            }
+        }
+    }
+
+    fn take(&mut self, edge: u32) {
+        self.graph.remove(edge, self.ends[edge as usize]);
+        self.edges_left -= 1;
+    }
+
+    fn count_update(&mut self) {
+        self.updates += 1;
+        if self.updates == RENEW {
+            self.renew();
+        }
+    }
+
+    /// Lets the only neighbour of a node stand for it, and so on.
+    fn fold(&mut self, mut node: u32) {
+        while let &[entry] = self.graph.row(node) {
+            let into = entry.node as usize;
+            self.take(entry.edge);
+            self.nodes_left -= 1;
+            let weight = std::mem::take(&mut self.weight[node as usize]);
+            self.weight[into] += weight;
+            for row in self.dependency.chunks_exact_mut(self.nodes.len()) {
+                row[into] -= weight;
+            }
+            node = entry.node;
+        }
+    }
+
+    fn set_weight(&mut self, node: usize, weight: f64) {
+        let change = weight - std::mem::replace(&mut self.weight[node], weight);
+        self.add_flows(node as u32, change);
+        let n = self.nodes.len();
+        for source in (0..n).filter(|&s| s != node) {
+            if self.weight[source] == 0.0 {
+                continue;
+            }
+            let Kept { graph, weight, flow, distance, paths, dependency, touched, .. } = self;
+            let mut view = view(source as u32, n, distance, paths, dependency);
+            let layer = view.distance[node] as usize;
+            touched.push_above(node as u32, layer, &view);
+            // As if it was the dependency that changed: the sum with the weight counts.
+            touched.dependency[node] -= change;
+            touched.climb(layer, graph, weight, weight[source], &mut view, flow);
         }
     }
 
@@ -133,7 +202,9 @@ impl Kept {
         self.flow.clear();
         self.flow.resize(self.ends.len(), 0.0);
         for source in 0..self.weight.len() as u32 {
-            self.add(source);
+            if self.weight[source as usize] > 0.0 {
+                self.add(source);
+            }
         }
     }
 
@@ -148,33 +219,34 @@ impl Kept {
         });
     }
 
-    /// Makes the search from a node anew after `edge` was taken away.
-    fn replace(&mut self, source: u32, edge: u32, (above, below): (u32, u32)) {
+    /// Makes the search from a node anew.
+    fn replace(&mut self, source: u32) {
+        self.add_flows(source, -self.weight[source as usize]);
+        self.add(source);
+    }
+
+    /// Adds what flows from a node, by what is known, times a factor.
+    fn add_flows(&mut self, source: u32, factor: f64) {
         let n = self.weight.len();
         let Kept { graph, weight, flow, distance, paths, dependency, .. } = self;
         let view = view(source, n, distance, paths, dependency);
-        let factor = weight[source as usize];
         for v in 0..n as u32 {
             let layer = view.distance[v as usize];
             let share = (weight[v as usize] + view.dependency[v as usize]) / view.paths[v as usize];
             for entry in graph.row(v) {
                 let u = entry.node as usize;
                 if view.distance[u] + 1 == layer {
-                    flow[entry.edge as usize] -= factor * view.paths[u] * share;
+                    flow[entry.edge as usize] += factor * view.paths[u] * share;
                 }
             }
         }
-        debug_assert_eq!(view.distance[above as usize] + 1, view.distance[below as usize]);
-        debug_assert_eq!(flow[edge as usize], 0.0);
-        self.add(source);
     }
 
     /// Distances stay: only what depends on the paths through the edge changes.
     fn update(&mut self, source: u32, above: u32, below: u32) {
         let n = self.weight.len();
         let Kept { graph, weight, flow, distance, paths, dependency, touched, .. } = self;
-        let view = view(source, n, distance, paths, dependency);
-        let factor = weight[source as usize];
+        let mut view = view(source, n, distance, paths, dependency);
 
         // Down: path counts of `below` and of all that is reached through it.
         let first = view.distance[below as usize] as usize;
@@ -206,33 +278,7 @@ impl Kept {
             / touched.paths[below as usize];
         view.dependency[above as usize] -= view.paths[above as usize] * before;
 
-        // Up: flows above all touched nodes, farthest first.
-        for layer in (1..layer).rev() {
-            for i in 0..touched.layers[layer].len() {
-                let v = touched.layers[layer][i];
-                let x = v as usize;
-                let (old_paths, old_dependency) = match touched.mark[x] {
-                    Mark::Paths => (touched.paths[x], touched.dependency[x]),
-                    _ => (view.paths[x], touched.dependency[x]),
-                };
-                let share = (weight[x] + view.dependency[x]) / view.paths[x];
-                let old_share = (weight[x] + old_dependency) / old_paths;
-                for entry in graph.row(v) {
-                    let u = entry.node as usize;
-                    if view.distance[u] as usize + 1 == layer {
-                        let old = match touched.mark[u] {
-                            Mark::Paths => touched.paths[u],
-                            _ => view.paths[u],
-                        };
-                        let change = view.paths[u] * share - old * old_share;
-                        touched.push_above(entry.node, layer - 1, &view);
-                        flow[entry.edge as usize] += factor * change;
-                        view.dependency[u] += change;
-                    }
-                }
-            }
-        }
-        touched.clear();
+        touched.climb(layer - 1, graph, weight, weight[source as usize], &mut view, flow);
     }
 }
 
@@ -252,6 +298,45 @@ impl Touched {
         if self.mark[node as usize] == Mark::No {
             self.dependency[node as usize] = view.dependency[node as usize];
             self.push(node, layer, Mark::Dependency);
+        }
+    }
+
+    /// Changes flows above all touched nodes, those in layer `last` first, and dependencies of what is
+    /// above; then nothing is touched any more.
+    fn climb(
+        &mut self,
+        last: usize,
+        graph: &Adjacency,
+        weight: &[f64],
+        factor: f64,
+        view: &mut View<'_>,
+        flow: &mut [f64],
+    ) {
+        for layer in (1..=last).rev() {
+            for i in 0..self.layers[layer].len() {
+                let v = self.layers[layer][i];
+                let x = v as usize;
+                let share = (weight[x] + view.dependency[x]) / view.paths[x];
+                let old_share = (weight[x] + self.dependency[x]) / self.paths_before(x, view);
+                for entry in graph.row(v) {
+                    let u = entry.node as usize;
+                    if view.distance[u] as usize + 1 == layer {
+                        self.push_above(entry.node, layer - 1, view);
+                        let old = self.paths_before(u, view) * old_share;
+                        let change = view.paths[u] * share - old;
+                        flow[entry.edge as usize] += factor * change;
+                        view.dependency[u] += change;
+                    }
+                }
+            }
+        }
+        self.clear();
+    }
+
+    fn paths_before(&self, node: usize, view: &View<'_>) -> f64 {
+        match self.mark[node] {
+            Mark::Paths => self.paths[node],
+            _ => view.paths[node],
         }
     }
 
