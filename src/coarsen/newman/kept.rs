@@ -5,7 +5,8 @@
 //! the nearer one. If v has another neighbour as near as u, no distance changes: path counts change at
 //! v and below, dependencies change at v's side of the graph and on the way back to s, and flows change
 //! at the edges above these nodes. In a dense graph of diameter two or three that is a small part of
-//! it. If v has no other, the search from s is made anew.
+//! it. If v has no other but one beside it, and none of those below hang on v alone, v moves down a layer
+//! by itself, which is as cheap. Else the search from s is made anew.
 //!
 //! A node that is left with one edge no longer belongs to the block: it is folded into its neighbour's
 //! weight, which changes no flow. When a bridge elsewhere is taken away, one node of the block loses
@@ -119,10 +120,10 @@ impl Kept {
                 Ordering::Equal => continue,
                 Ordering::Greater => (b, a),
             };
-            let layer = self.distance[row + above as usize];
-            let mut others = self.graph.row(below).iter();
-            if others.any(|entry| self.distance[row + entry.node as usize] == layer) {
+            if self.has_neighbor_at(row, below, self.distance[row + above as usize], below) {
                 self.update(source, above, below);
+            } else if self.can_sink(row, below) {
+                self.sink(source, above, below);
             } else {
                 self.replace(source);
             }
@@ -242,43 +243,62 @@ impl Kept {
         }
     }
 
+    fn has_neighbor_at(&self, row: usize, node: u32, layer: u32, but: u32) -> bool {
+        let mut neighbors = self.graph.row(node).iter().map(|entry| entry.node);
+        neighbors.any(|v| self.distance[row + v as usize] == layer && v != but)
+    }
+
+    /// Whether a node that lost its last neighbour above has one beside, and those below have another
+    /// above: then it moves down a layer, and is the only one that moves.
+    fn can_sink(&self, row: usize, node: u32) -> bool {
+        let layer = self.distance[row + node as usize];
+        let mut neighbors = self.graph.row(node).iter().map(|entry| entry.node);
+        self.has_neighbor_at(row, node, layer, node)
+            && neighbors.all(|v| {
+                self.distance[row + v as usize] <= layer
+                    || self.has_neighbor_at(row, v, layer, node)
+            })
+    }
+
     /// Distances stay: only what depends on the paths through the edge changes.
     fn update(&mut self, source: u32, above: u32, below: u32) {
         let n = self.weight.len();
         let Kept { graph, weight, flow, distance, paths, dependency, touched, .. } = self;
         let mut view = view(source, n, distance, paths, dependency);
+        let layer = view.distance[below as usize] as usize;
+        touched.lose_flow(above, below, weight, &mut view);
+        touched.push(below, layer, Mark::Paths);
+        let last = touched.descend(layer, graph, &mut view);
+        touched.climb(last, graph, weight, weight[source as usize], &mut view, flow);
+    }
 
-        // Down: path counts of `below` and of all that is reached through it.
-        let first = view.distance[below as usize] as usize;
-        touched.push(below, first, Mark::Paths);
-        let mut layer = first;
-        while layer < touched.layers.len() && !touched.layers[layer].is_empty() {
-            for i in 0..touched.layers[layer].len() {
-                let v = touched.layers[layer][i];
-                touched.paths[v as usize] = view.paths[v as usize];
-                touched.dependency[v as usize] = view.dependency[v as usize];
-                let mut sum = 0.0;
-                for entry in graph.row(v) {
-                    let u = entry.node;
-                    let d = view.distance[u as usize] as usize;
-                    if d + 1 == layer {
-                        sum += view.paths[u as usize];
-                    } else if d == layer + 1 {
-                        touched.push(u, d, Mark::Paths);
-                    }
-                }
-                view.paths[v as usize] = sum;
+    /// `below` moves down a layer: nodes there lose paths, and it is reached from those beside it.
+    fn sink(&mut self, source: u32, above: u32, below: u32) {
+        let n = self.weight.len();
+        let Kept { graph, weight, flow, distance, paths, dependency, touched, .. } = self;
+        let mut view = view(source, n, distance, paths, dependency);
+        let factor = weight[source as usize];
+        let layer = view.distance[below as usize] as usize;
+        touched.lose_flow(above, below, weight, &mut view);
+        let mut sum = 0.0;
+        for entry in graph.row(below) {
+            let v = entry.node as usize;
+            if view.distance[v] as usize == layer {
+                sum += view.paths[v];
+            } else {
+                let share = (weight[v] + view.dependency[v]) / view.paths[v];
+                flow[entry.edge as usize] -= factor * view.paths[below as usize] * share;
+                touched.push(entry.node, layer + 1, Mark::Paths);
             }
-            layer += 1;
         }
-
-        // The edge itself carried a part of what came to `above`.
-        touched.push_above(above, first - 1, &view);
-        let before = (weight[below as usize] + touched.dependency[below as usize])
-            / touched.paths[below as usize];
-        view.dependency[above as usize] -= view.paths[above as usize] * before;
-
-        touched.climb(layer - 1, graph, weight, weight[source as usize], &mut view, flow);
+        view.distance[below as usize] += 1;
+        view.paths[below as usize] = sum;
+        view.dependency[below as usize] = 0.0;
+        let last = touched.descend(layer + 1, graph, &mut view).max(layer + 1);
+        touched.push(below, layer + 1, Mark::Dependency);
+        // So that what it sent to those now above it before counts as nothing.
+        touched.dependency[below as usize] = -weight[below as usize];
+        touched.climb(last, graph, weight, factor, &mut view, flow);
     }
 }
 
@@ -299,6 +319,40 @@ impl Touched {
             self.dependency[node as usize] = view.dependency[node as usize];
             self.push(node, layer, Mark::Dependency);
         }
+    }
+
+    /// Takes from `above` what came to it from `below`.
+    fn lose_flow(&mut self, above: u32, below: u32, weight: &[f64], view: &mut View<'_>) {
+        self.push_above(above, view.distance[above as usize] as usize, view);
+        let x = below as usize;
+        let share = (weight[x] + view.dependency[x]) / view.paths[x];
+        view.dependency[above as usize] -= view.paths[above as usize] * share;
+    }
+
+    /// Counts paths anew to the nodes touched in layer `first` and to all reached through them; returns
+    /// the last layer that has any.
+    fn descend(&mut self, first: usize, graph: &Adjacency, view: &mut View<'_>) -> usize {
+        let mut layer = first;
+        while self.layers.get(layer).is_some_and(|nodes| !nodes.is_empty()) {
+            for i in 0..self.layers[layer].len() {
+                let v = self.layers[layer][i];
+                self.paths[v as usize] = view.paths[v as usize];
+                self.dependency[v as usize] = view.dependency[v as usize];
+                let mut sum = 0.0;
+                for entry in graph.row(v) {
+                    let u = entry.node;
+                    let d = view.distance[u as usize] as usize;
+                    if d + 1 == layer {
+                        sum += view.paths[u as usize];
+                    } else if d == layer + 1 {
+                        self.push(u, d, Mark::Paths);
+                    }
+                }
+                view.paths[v as usize] = sum;
+            }
+            layer += 1;
+        }
+        layer - 1
     }
 
     /// Changes flows above all touched nodes, those in layer `last` first, and dependencies of what is
