@@ -41,7 +41,8 @@ fn spread_weights(n: u32, edges: u32, seed: u64) -> Graph {
         }
     };
     let pairs: Vec<(u32, u32)> = (0..edges).map(|_| (node(), node())).collect();
-    let weight = |i: u32| if i % 10 == 0 { 0.0 } else { 10f64.powf(6.0 * stream.unit()) as f32 };
+    let weight =
+        |i: u32| if i.is_multiple_of(10) { 0.0 } else { 10f64.powf(6.0 * stream.unit()) as f32 };
     let weights: Vec<f32> = (0..edges).map(weight).collect();
     Graph::from_weighted_pairs(n as usize, &pairs, &weights).unwrap().0
 }
@@ -60,7 +61,7 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         ("path", path(60)),
         ("star", star(199)),
         ("clique", clique(60)),
-        ("many components", triangles(40, 1)),
+        ("thousands of components", triangles(2_500, 2_500)),
         ("repeated pairs and loops", graph(3, &repeated)),
         ("weighted", weighted(&[0.0, 5.0, 0.25, 1e6, 1.0, 1e-6])),
         ("weights of 0 only", weighted(&[0.0; 6])),
@@ -125,11 +126,7 @@ fn partitions_are_valid_and_nest() {
 /// or two would be, so only three are built.
 #[test]
 fn large_graphs_are_coarsened() {
-    let graphs = [
-        ("star", star(100_000)),
-        ("path", path(1_000_000)),
-        ("many components", triangles(2_500, 2_500)),
-    ];
+    let graphs = [("star", star(100_000)), ("path", path(1_000_000))];
     for entry in coarsen::ALL {
         for (name, graph) in &graphs {
             if NOT_YET.contains(&entry.name) {
