@@ -1,12 +1,13 @@
 //! Numbers computed by other software, tensor by tensor.
 //!
 //! Walks tests/golden, or `HDSE_GOLDEN`, and checks every fixture of a kind that is implemented
-//! against its sidecar; other kinds are named as not covered. Run alone with
-//! `cargo test --release --test it golden -- --nocapture`.
+//! against its sidecar; other kinds are named as not covered (quality.rs reads those about partitions).
+//! Run alone with `cargo test --release --test it golden -- --nocapture`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::support::golden;
 use hdse::distance::{Codes, Distances, HighLevel, MaxDistance};
 use hdse::{Graph, Hierarchy, MemoryLimit, Partition};
 use safetensors::{Dtype, SafeTensors};
@@ -45,17 +46,12 @@ impl Fixture<'_> {
     }
 }
 
-fn folder() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    std::env::var_os("HDSE_GOLDEN").map_or(own, PathBuf::from)
-}
-
 #[test]
 fn golden_fixtures_agree() {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut not_covered = Vec::new();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
-        .unwrap_or_else(|e| panic!("{}: {e}", folder().display()))
+    let mut files: Vec<PathBuf> = std::fs::read_dir(golden())
+        .unwrap_or_else(|e| panic!("{}: {e}", golden().display()))
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "json"))
         .collect();
@@ -83,7 +79,7 @@ fn golden_fixtures_agree() {
         println!("not covered: {}", not_covered.join(", "));
     }
     let total: usize = counts.values().map(|(_, tensors)| tensors).sum();
-    assert!(total > 0, "no fixture of an implemented kind in {}", folder().display());
+    assert!(total > 0, "no fixture of an implemented kind in {}", golden().display());
 }
 
 /// Hop distances and quotient distances of given partitions: exact.

@@ -8,8 +8,10 @@ mod conformance;
 mod distance;
 mod golden;
 mod mutations;
+mod quality;
 #[cfg(feature = "parquet")]
 mod real_data;
+mod relabelling;
 mod round_trip;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod store;

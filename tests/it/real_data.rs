@@ -1,22 +1,8 @@
 //! Real data sets, where they are at hand: `HDSE_DATA`, else ../shared/data. Absent ones are named
 //! as skipped.
 
-use std::path::PathBuf;
-
+use crate::support::find;
 use hdse::data::{GraphSet, ReadOptions, Shard, Values, read};
-
-fn find(file: &str) -> Option<String> {
-    let folder = std::env::var_os("HDSE_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
-    let path = folder.join(file);
-    if !path.exists() {
-        println!("skipped: no {}", path.display());
-        return None;
-    }
-    Some(path.to_string_lossy().into_owned())
-}
 
 fn load(file: &str) -> Option<GraphSet> {
     find(file).map(|path| read(&path, &ReadOptions::default()).unwrap())
