@@ -18,6 +18,7 @@
 
 mod arguments;
 pub mod louvain;
+mod moving;
 pub mod newman;
 pub mod random;
 mod refinement;

@@ -1,0 +1,343 @@
+//! Moving single nodes between communities while that gains: the engine of `louvain`, `leiden` and
+//! `label-propagation`, which differ in what a move is worth.
+//!
+//! Nodes are visited in an order drawn from the seed; a node is visited again only after a neighbour
+//! has moved (pruning). The weight from a node to the communities around it is added up in a table
+//! with one cell per community and a list of the cells in use: no hashing, and clearing costs as much as
+//! filling.
+//!
+//! **Large graphs** are worked on in parallel, with the same result for any number of threads. Nodes are
+//! taken in batches of fixed size. All nodes of a batch choose against the same state, in parallel;
+//! then the choices are carried out one after the other. A choice whose neighbourhood has not changed
+//! is right up to the masses of the two communities, which are looked at again; any other is made anew.
+//! So every move gains, as if nodes had moved one by one.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
+use super::Context;
+use crate::rng::Stream;
+use crate::{Graph, Partition, Result, monitor};
+
+/// What a node gains from a community.
+pub(super) trait Worth: Send + Sync {
+    /// For a node of this `mass`: the worth of a community to which it has edges of this total `weight`,
+    /// and which has this mass without the node.
+    fn worth(&self, weight: f64, mass: f64, others: f64) -> f64;
+
+    /// Whether a node may leave for a community of its own.
+    const MAY_LEAVE: bool;
+}
+
+/// Nodes in communities, and what is known of both.
+pub(super) struct Moving<'a, W> {
+    graph: &'a Graph,
+    worth: W,
+    /// Of every node.
+    mass: &'a [f64],
+    community: Vec<u32>,
+    /// Of every community: mass and number of nodes.
+    total: Vec<f64>,
+    size: Vec<u32>,
+    /// Communities without nodes.
+    empty: Vec<u32>,
+    /// Nodes to be visited.
+    active: Vec<AtomicBool>,
+    /// Mixed into the choice between equal communities.
+    salt: u64,
+}
+
+/// When to stop before no move is left.
+#[derive(Clone, Copy)]
+pub(super) struct Until {
+    /// A sweep that gained no more than this.
+    pub gain: f64,
+    /// So many sweeps.
+    pub sweeps: usize,
+}
+
+impl Until {
+    pub const NO_MOVE_IS_LEFT: Until = Until { gain: 0.0, sweeps: usize::MAX };
+}
+
+/// From how many entries of neighbour lists on a graph is worked on in batches.
+const PARALLEL: usize = 1 << 16;
+/// A batch is this part of all nodes, and not fewer than so many.
+const BATCHES: usize = 256;
+const LEAST_BATCH: usize = 2048;
+/// What a task takes from a batch.
+const TASK: usize = 256;
+
+/// A move that a node has chosen.
+#[derive(Clone, Copy)]
+struct Move {
+    node: u32,
+    to: u32,
+    weight_here: f64,
+    weight_there: f64,
+    gain: f64,
+}
+
+/// Stands for any community without nodes.
+const NEW: u32 = u32::MAX;
+
+impl<'a, W: Worth> Moving<'a, W> {
+    /// Starts with the communities given, one number below the number of nodes for each node.
+    pub fn new(
+        graph: &'a Graph,
+        mass: &'a [f64],
+        community: Vec<u32>,
+        worth: W,
+        stream: &mut Stream,
+    ) -> Self {
+        let n = graph.num_nodes();
+        let (mut total, mut size) = (vec![0.0; n], vec![0; n]);
+        for (&c, mass) in community.iter().zip(mass) {
+            total[c as usize] += mass;
+            size[c as usize] += 1;
+        }
+        let empty = (0..n as u32).rev().filter(|&c| size[c as usize] == 0).collect();
+        let active = (0..n).map(|_| AtomicBool::new(true)).collect();
+        let salt = stream.next_u64();
+        Moving { graph, worth, mass, community, total, size, empty, active, salt }
+    }
+
+    /// Moves nodes until no move gains, or as told. True if any moved.
+    pub fn run(
+        &mut self,
+        until: Until,
+        stream: &mut Stream,
+        context: &Context<'_>,
+    ) -> Result<bool> {
+        let n = self.graph.num_nodes();
+        let mut order: Vec<u32> = (0..n as u32).collect();
+        stream.shuffle(&mut order);
+        let is_large = self.graph.targets().len() >= PARALLEL;
+        let tables = Tables::new(n, if is_large { rayon::current_num_threads() } else { 1 });
+        let mut any = false;
+        for _ in 0..until.sweeps {
+            monitor::check(context.monitor)?;
+            let (moves, gain) = if is_large {
+                // On a thread of the pool, so that batches don't go back and forth.
+                rayon::scope(|_| self.sweep_in_batches(&order, &tables))
+            } else {
+                self.sweep(&order, &tables)
+            };
+            any |= moves > 0;
+            if moves == 0 || gain <= until.gain {
+                break;
+            }
+        }
+        Ok(any)
+    }
+
+    pub fn communities(&self) -> Partition {
+        Partition::by_first_node(&self.community)
+    }
+
+    /// One node after the other; number of moves and total gain.
+    fn sweep(&mut self, order: &[u32], tables: &Tables) -> (usize, f64) {
+        let (mut moves, mut gain) = (0, 0.0);
+        tables.with(|table| {
+            for &node in order {
+                if !*self.active[node as usize].get_mut() {
+                    continue;
+                }
+                *self.active[node as usize].get_mut() = false;
+                if let Some(chosen) = self.choose(node, table) {
+                    self.carry_out(chosen);
+                    self.wake_neighbors(node);
+                    moves += 1;
+                    gain += chosen.gain;
+                }
+            }
+        });
+        (moves, gain)
+    }
+
+    fn sweep_in_batches(&mut self, order: &[u32], tables: &Tables) -> (usize, f64) {
+        let (mut moves, mut gain) = (0, 0.0);
+        // Place of every node in its batch, if it has chosen to move.
+        let mut place = vec![u32::MAX; order.len()];
+        for nodes in order.chunks(LEAST_BATCH.max(order.len() / BATCHES)) {
+            let choose = |nodes: &[u32]| -> Vec<Move> {
+                let due = |&&u: &&u32| self.active[u as usize].swap(false, Ordering::Relaxed);
+                tables.with(|table| {
+                    nodes.iter().filter(due).filter_map(|&u| self.choose(u, table)).collect()
+                })
+            };
+            let mut batch: Vec<Move> = nodes.par_chunks(TASK).flat_map_iter(choose).collect();
+            for (i, chosen) in (0..).zip(&batch) {
+                place[chosen.node as usize] = i;
+            }
+            let is_stale = |(i, chosen): (usize, &Move)| {
+                let neighbors = self.graph.neighbors(chosen.node);
+                neighbors.iter().any(|&v| (place[v as usize] as usize) < i)
+            };
+            let stale: Vec<bool> =
+                batch.par_iter().enumerate().with_min_len(TASK).map(is_stale).collect();
+            tables.with(|table| {
+                for (chosen, stale) in batch.iter_mut().zip(stale) {
+                    place[chosen.node as usize] = u32::MAX;
+                    let still = match stale {
+                        true => self.choose(chosen.node, table),
+                        false => self.look_again(*chosen),
+                    };
+                    match still {
+                        Some(still) => {
+                            *chosen = still;
+                            self.carry_out(still);
+                            moves += 1;
+                            gain += still.gain;
+                        }
+                        None => {
+                            // It may find something else; if not, it rests.
+                            *self.active[chosen.node as usize].get_mut() = !stale;
+                            chosen.to = NEW;
+                        }
+                    }
+                }
+            });
+            let moved = batch.par_iter().with_min_len(TASK).filter(|chosen| chosen.to != NEW);
+            moved.for_each(|chosen| self.wake_neighbors(chosen.node));
+        }
+        (moves, gain)
+    }
+
+    /// The best community for a node, if it gains by leaving its own.
+    fn choose(&self, node: u32, table: &mut Table) -> Option<Move> {
+        let here = self.community[node as usize];
+        table.fill(self.graph, node, &self.community);
+        let mass = self.mass[node as usize];
+        let worth = |c: u32, weight: f64| {
+            let others = self.total[c as usize] - if c == here { mass } else { 0.0 };
+            self.worth.worth(weight, mass, others)
+        };
+        let weight_here = table.weight[here as usize];
+        let stay = worth(here, weight_here);
+        let (mut to, mut best, mut weight_there) = (here, stay, weight_here);
+        // A margin against rounding, so that equal moves never alternate.
+        let margin = MARGIN * (weight_here + mass);
+        for &c in table.keys.iter().filter(|&&c| c != here) {
+            let weight = table.weight[c as usize];
+            let value = worth(c, weight);
+            let equal = (value - best).abs() <= margin;
+            if value > best + margin || equal && to != here && self.comes_first(c, to) {
+                (to, best, weight_there) = (c, value, weight);
+            }
+        }
+        if W::MAY_LEAVE && best < -margin && self.size[here as usize] > 1 {
+            (to, best, weight_there) = (NEW, 0.0, 0.0);
+        }
+        table.clear();
+        (to != here).then_some(Move { node, to, weight_here, weight_there, gain: best - stay })
+    }
+
+    /// The same move against the masses as they are now.
+    fn look_again(&self, chosen: Move) -> Option<Move> {
+        let Move { node, to, weight_here, weight_there, .. } = chosen;
+        let mass = self.mass[node as usize];
+        let here = self.community[node as usize] as usize;
+        let stay = self.worth.worth(weight_here, mass, self.total[here] - mass);
+        let others = if to == NEW { 0.0 } else { self.total[to as usize] };
+        let gain = self.worth.worth(weight_there, mass, others) - stay;
+        (gain > MARGIN * (weight_here + mass)).then_some(Move { gain, ..chosen })
+    }
+
+    fn carry_out(&mut self, chosen: Move) {
+        let node = chosen.node as usize;
+        let from = self.community[node] as usize;
+        self.total[from] -= self.mass[node];
+        self.size[from] -= 1;
+        let to = match chosen.to {
+            NEW => self.empty.pop().expect("a node that leaves others leaves an unused number"),
+            to => to,
+        };
+        self.community[node] = to;
+        self.total[to as usize] += self.mass[node];
+        self.size[to as usize] += 1;
+        if self.size[from] == 0 {
+            self.total[from] = 0.0;
+            self.empty.push(from as u32);
+        }
+    }
+
+    fn wake_neighbors(&self, node: u32) {
+        let own = self.community[node as usize];
+        for &v in self.graph.neighbors(node) {
+            if self.community[v as usize] != own {
+                self.active[v as usize].store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// An order of communities that means nothing.
+    fn comes_first(&self, a: u32, b: u32) -> bool {
+        let rank = |c: u32| (u64::from(c) ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        (rank(a), a) < (rank(b), b)
+    }
+}
+
+/// Relative to the weight and mass of a node.
+const MARGIN: f64 = 1e-12;
+
+/// Weight from one node to the communities around it.
+pub(super) struct Table {
+    pub weight: Vec<f64>,
+    pub keys: Vec<u32>,
+}
+
+impl Table {
+    fn new(communities: usize) -> Table {
+        Table { weight: vec![0.0; communities], keys: Vec::new() }
+    }
+
+    pub fn add(&mut self, community: u32, weight: f64) {
+        let cell = &mut self.weight[community as usize];
+        // A cell of edges without weight is listed more than once, which harms nobody.
+        if *cell == 0.0 {
+            self.keys.push(community);
+        }
+        *cell += weight;
+    }
+
+    fn fill(&mut self, graph: &Graph, node: u32, community: &[u32]) {
+        match graph.weights() {
+            None => {
+                for &v in graph.neighbors(node) {
+                    self.add(community[v as usize], 1.0);
+                }
+            }
+            Some(_) => {
+                for (v, w) in graph.weighted_neighbors(node) {
+                    self.add(community[v as usize], w.into());
+                }
+            }
+        }
+    }
+
+    pub fn clear(&mut self) {
+        for c in self.keys.drain(..) {
+            self.weight[c as usize] = 0.0;
+        }
+    }
+}
+
+/// One table per thread.
+pub(super) struct Tables(Vec<Mutex<Table>>);
+
+impl Tables {
+    pub fn new(communities: usize, threads: usize) -> Tables {
+        Tables((0..threads).map(|_| Mutex::new(Table::new(communities))).collect())
+    }
+
+    /// Lends this thread's table, which must be given back clear. Nothing parallel may be started
+    /// meanwhile: it could come back to the same table.
+    pub fn with<T>(&self, use_table: impl FnOnce(&mut Table) -> T) -> T {
+        let thread = rayon::current_thread_index().unwrap_or(0) % self.0.len();
+        let mut table = self.0[thread].lock().expect("no panic while a table is lent");
+        use_table(&mut table)
+    }
+}
