@@ -27,7 +27,7 @@
 //! ```
 
 use super::moving::{Moving, Until, Worth};
-use super::{Coarsener, Context, Entry, Parameter};
+use super::{Arguments, Coarsener, Context, Entry, Parameter};
 use crate::{Graph, Partition, Result};
 
 /// Louvain's method; see the [module documentation](self).
@@ -48,6 +48,11 @@ pub(super) const RESOLUTION: Parameter = Parameter {
     help: "number > 0; larger means more and smaller communities",
 };
 
+pub(super) fn resolution(arguments: &mut Arguments) -> Result<f64> {
+    let valid = |r: &f64| *r > 0.0 && r.is_finite();
+    arguments.take_or("resolution", 1.0, "a number > 0", valid)
+}
+
 pub(super) const ENTRY: Entry = Entry {
     name: "louvain",
     summary: "greedy modularity: move nodes, merge communities, repeat",
@@ -56,11 +61,7 @@ pub(super) const ENTRY: Entry = Entry {
     nanoseconds: |n, m| 200.0 * n + 150.0 * m,
     version: 2,
     parameters: &[RESOLUTION],
-    make: |arguments| {
-        let valid = |r: &f64| *r > 0.0 && r.is_finite();
-        let resolution = arguments.take_or("resolution", 1.0, "a number > 0", valid)?;
-        Ok(Box::new(Louvain { resolution }))
-    },
+    make: |arguments| Ok(Box::new(Louvain { resolution: resolution(arguments)? })),
 };
 
 impl Coarsener for Louvain {

@@ -17,6 +17,7 @@
 //! ```
 
 mod arguments;
+pub mod leiden;
 pub mod louvain;
 mod moving;
 pub mod newman;
@@ -24,6 +25,7 @@ pub mod random;
 mod refinement;
 
 pub use arguments::{Arguments, Parameter};
+pub use leiden::Leiden;
 pub use louvain::Louvain;
 pub use newman::{Newman, Ties};
 pub use random::Random;
@@ -34,7 +36,7 @@ use crate::rng::{Seed, Stream};
 use crate::{Error, Graph, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
-pub const ALL: &[Entry] = &[newman::ENTRY, louvain::ENTRY, random::ENTRY];
+pub const ALL: &[Entry] = &[newman::ENTRY, louvain::ENTRY, leiden::ENTRY, random::ENTRY];
 
 /// An algorithm that groups the nodes of a graph.
 pub trait Coarsener: Send + Sync {

@@ -63,7 +63,7 @@ impl Until {
 }
 
 /// From how many entries of neighbour lists on a graph is worked on in batches.
-const PARALLEL: usize = 1 << 16;
+pub(super) const PARALLEL: usize = 1 << 16;
 /// A batch is this part of all nodes, and not fewer than so many.
 const BATCHES: usize = 256;
 const LEAST_BATCH: usize = 2048;
