@@ -33,6 +33,20 @@ impl Seed {
     }
 }
 
+/// Scatters the bits of a number, for choices that need no stream of their own (the finishing step of
+/// SplitMix64: Steele, Lea & Flood 2014).
+pub(crate) fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// The number in `[0, 1)` that random bits stand for.
+pub(crate) fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
 /// A reproducible sequence of random numbers.
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);
@@ -60,7 +74,7 @@ impl Stream {
 
     /// A uniform number in `[0, 1)` with 53 random bits.
     pub fn unit(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        unit(self.next_u64())
     }
 
     /// Shuffles in place (Fisher-Yates).

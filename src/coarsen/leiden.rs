@@ -8,10 +8,11 @@
 //! w(S, C − S) ≥ γ K_S (K_C − K_S) / 2m
 //!
 //! with w the weight between, K the total degree, γ the resolution. A single node that is well connected
-//! joins the well connected part that gains it most modularity, if none is lost (the greedy form of the
-//! published rule, which draws by gain).
+//! joins a well connected part without loss of modularity, drawn with probability ∝ exp(g / θ): g is what
+//! is gained, in units of the average edge weight, and θ the `randomness`.
 //!
-//! The whole is repeated from its own result, `iterations` times or until nothing changes.
+//! The whole is repeated from its own result until nothing changes, at most `iterations` times; graphs of
+//! 32,768 edges and more are also done when modularity grows by less than 0.001.
 //!
 //! Traag, Waltman & van Eck, "From Louvain to Leiden: guaranteeing well-connected communities",
 //! Scientific Reports 2019.
@@ -36,20 +37,22 @@ use rayon::prelude::*;
 use super::louvain::{Modularity, RESOLUTION, degrees, merge, resolution};
 use super::moving::{Moving, PARALLEL, Table, Tables, Until};
 use super::{Coarsener, Context, Entry, Parameter};
-use crate::rng::Stream;
+use crate::rng::{Stream, mix, unit};
 use crate::{Graph, Partition, Result};
 
 /// Leiden's method; see the [module documentation](self).
 pub struct Leiden {
     /// γ: above 1 for smaller, below 1 for larger communities.
     pub resolution: f64,
-    /// How often to start again from the result.
+    /// How often to start again from the result, at most.
     pub iterations: usize,
+    /// θ: how often parts are merged that don't gain most; 0 for never.
+    pub randomness: f64,
 }
 
 impl Default for Leiden {
     fn default() -> Self {
-        Leiden { resolution: 1.0, iterations: 2 }
+        Leiden { resolution: 1.0, iterations: 5, randomness: 0.1 }
     }
 }
 
@@ -64,15 +67,22 @@ pub(super) const ENTRY: Entry = Entry {
         RESOLUTION,
         Parameter {
             name: "iterations",
-            default: "2",
+            default: "5",
             help: "how often to start again from the result, at most; ≥ 1",
+        },
+        Parameter {
+            name: "randomness",
+            default: "0.1",
+            help: "number ≥ 0; how often parts merge that don't gain most",
         },
     ],
     make: |arguments| {
         let resolution = resolution(arguments)?;
         let valid = |i: &usize| *i >= 1;
-        let iterations = arguments.take_or("iterations", 2, "a whole number ≥ 1", valid)?;
-        Ok(Box::new(Leiden { resolution, iterations }))
+        let iterations = arguments.take_or("iterations", 5, "a whole number ≥ 1", valid)?;
+        let valid = |r: &f64| *r >= 0.0 && r.is_finite();
+        let randomness = arguments.take_or("randomness", 0.1, "a number ≥ 0", valid)?;
+        Ok(Box::new(Leiden { resolution, iterations, randomness }))
     },
 };
 
@@ -81,8 +91,9 @@ impl Coarsener for Leiden {
         let mut stream = context.stream("leiden");
         let mut communities = Partition::singletons(graph.num_nodes());
         for _ in 0..self.iterations {
-            let next = self.iterate(graph, &communities, &mut stream, context)?;
-            if std::mem::replace(&mut communities, next) == communities {
+            let (next, has_grown) = self.iterate(graph, &communities, &mut stream, context)?;
+            communities = next;
+            if !has_grown {
                 break;
             }
         }
@@ -90,18 +101,20 @@ impl Coarsener for Leiden {
     }
 
     fn describe(&self) -> String {
-        format!("leiden:resolution={},iterations={}", self.resolution, self.iterations)
+        let Leiden { resolution, iterations, randomness } = self;
+        format!("leiden:resolution={resolution},iterations={iterations},randomness={randomness}")
     }
 }
 
 impl Leiden {
+    /// From one partition to a better one; also, whether it is much better.
     fn iterate(
         &self,
         graph: &Graph,
         start: &Partition,
         stream: &mut Stream,
         context: &Context<'_>,
-    ) -> Result<Partition> {
+    ) -> Result<(Partition, bool)> {
         let mut mass = degrees(graph);
         let worth = Modularity::new(self.resolution, &mass);
         let mut until = Until { gain: worth.tolerance(graph), ..Until::NO_MOVE_IS_LEFT };
@@ -109,15 +122,22 @@ impl Leiden {
         let mut part_of = Partition::singletons(graph.num_nodes());
         let mut start = start.cluster_of().to_vec();
         let mut merged: Option<Graph> = None;
+        let mut gain = 0.0;
         loop {
             let current = merged.as_ref().unwrap_or(graph);
             let mut moving = Moving::new(current, &mass, start, worth, stream);
-            moving.run(until, stream, context)?;
+            gain += moving.run(until, stream, context)?;
             let communities = moving.communities();
             if communities.num_clusters() == current.num_nodes() {
-                return Ok(Partition::by_first_node(part_of.cluster_of()));
+                let partition = Partition::by_first_node(part_of.cluster_of());
+                return Ok((partition, gain > worth.tolerance(graph)));
             }
-            let mut parts = refine(current, &mass, &communities, worth.scale, stream);
+            let rule = Rule {
+                scale: worth.scale,
+                theta: self.randomness * worth.mean_weight(graph),
+                salt: stream.next_u64(),
+            };
+            let mut parts = refine(current, &mass, &communities, &rule, stream);
             if parts.num_clusters() == current.num_nodes() {
                 parts = communities.clone();
             }
@@ -133,12 +153,48 @@ impl Leiden {
     }
 }
 
-/// The parts of every community. `scale` is γ / 2m.
+/// What nodes join which parts by.
+struct Rule {
+    /// γ / 2m.
+    scale: f64,
+    theta: f64,
+    salt: u64,
+}
+
+impl Rule {
+    /// Whether a part has enough weight `outward` to the rest of its community.
+    fn is_well_connected(&self, outward: f64, mass: f64, community_mass: f64) -> bool {
+        outward >= self.scale * mass * (community_mass - mass)
+    }
+
+    /// Draws one of `options`, which come with what they gain.
+    fn draw(&self, options: &[(u32, f64)], number: u32) -> Option<u32> {
+        let highest = options.iter().map(|&(_, gain)| gain).fold(f64::NEG_INFINITY, f64::max);
+        let chance = |gain: f64| match (gain - highest) / self.theta {
+            // 0 / 0 where there is no randomness and nothing gains more.
+            x if x > -NEVER => x.exp(),
+            x if x.is_nan() => 1.0,
+            _ => 0.0,
+        };
+        let sum: f64 = options.iter().map(|&(_, gain)| chance(gain)).sum();
+        let mut left = unit(mix(self.salt ^ u64::from(number))) * sum;
+        let drawn = options.iter().find(|&&(_, gain)| {
+            left -= chance(gain);
+            left < 0.0
+        });
+        drawn.or(options.last()).map(|&(option, _)| option)
+    }
+}
+
+/// So many θ below the highest gain, an option is not drawn.
+const NEVER: f64 = 30.0;
+
+/// The parts of every community.
 fn refine(
     graph: &Graph,
     mass: &[f64],
     communities: &Partition,
-    scale: f64,
+    rule: &Rule,
     stream: &mut Stream,
 ) -> Partition {
     let n = graph.num_nodes();
@@ -171,10 +227,10 @@ fn refine(
     }
     if graph.targets().len() < PARALLEL {
         let tables = Tables::new(n, 1);
-        tables.with(|table| jobs.into_iter().for_each(|job| job.run(scale, table)));
+        tables.with(|table| jobs.into_iter().for_each(|job| job.run(rule, table)));
     } else {
         let tables = Tables::new(n, rayon::current_num_threads());
-        jobs.into_par_iter().for_each(|job| tables.with(|table| job.run(scale, table)));
+        jobs.into_par_iter().for_each(|job| tables.with(|table| job.run(rule, table)));
     }
     let of_nodes: Vec<u32> = place.iter().map(|&place| part[place as usize]).collect();
     Partition::by_first_node(&of_nodes)
@@ -192,7 +248,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(self, scale: f64, table: &mut Table) {
+    fn run(self, rule: &Rule, table: &mut Table) {
         if self.nodes.len() == 1 {
             return;
         }
@@ -208,7 +264,8 @@ impl Job<'_> {
         let sum = |&u: &u32| inside(u).map(|(_, w)| w).sum();
         let mut outward: Vec<f64> = self.nodes.iter().map(sum).collect();
         let mut alone = vec![true; self.nodes.len()];
-        let well = |outward: f64, mass: f64| outward >= scale * mass * (all - mass);
+        let well = |outward: f64, mass: f64| rule.is_well_connected(outward, mass, all);
+        let mut options = Vec::new();
         for (i, &u) in self.nodes.iter().enumerate() {
             let mass = total[i];
             if !alone[i] || !well(outward[i], mass) {
@@ -217,16 +274,16 @@ impl Job<'_> {
             for (v, w) in inside(u) {
                 table.add(self.part[v] - self.start as u32, w);
             }
-            let mut best = None;
-            for &c in &table.keys {
-                let (c, weight) = (c as usize, table.weight[c as usize]);
-                let gain = weight - scale * mass * total[c];
-                let higher = best.is_none_or(|(_, highest)| gain > highest);
-                if weight > 0.0 && gain >= 0.0 && higher && well(outward[c], total[c]) {
-                    best = Some((c, gain));
+            options.clear();
+            for &part in &table.keys {
+                let (c, weight) = (part as usize, table.weight[part as usize]);
+                let gain = weight - rule.scale * mass * total[c];
+                if weight > 0.0 && gain >= 0.0 && well(outward[c], total[c]) {
+                    options.push((part, gain));
                 }
             }
-            if let Some((c, _)) = best {
+            if let Some(part) = rule.draw(&options, (self.start + i) as u32) {
+                let c = part as usize;
                 outward[c] += outward[i] - 2.0 * table.weight[c];
                 total[c] += mass;
                 self.part[i] = (self.start + c) as u32;
@@ -282,7 +339,8 @@ mod tests {
             let communities = Partition::by_first_node(&labels);
             let mass = degrees(&graph);
             let scale = Modularity::new(1.0, &mass).scale;
-            let parts = refine(&graph, &mass, &communities, scale, &mut stream);
+            let rule = Rule { scale, theta: 0.1, salt: stream.next_u64() };
+            let parts = refine(&graph, &mass, &communities, &rule, &mut stream);
             assert_eq!(connected(&graph, parts.clone()), parts);
             let members = parts.members();
             for part in 0..parts.num_clusters() as u32 {
@@ -290,6 +348,20 @@ mod tests {
                 assert!(nodes.iter().all(|&u| labels[u as usize] == labels[nodes[0] as usize]));
             }
         }
+    }
+
+    #[test]
+    fn what_gains_most_is_drawn_most() {
+        let options = [(7, 0.2), (8, 0.5), (9, 0.45)];
+        let count = |theta: f64, option: u32| {
+            let drawn = |salt| Rule { scale: 0.0, theta, salt }.draw(&options, 3) == Some(option);
+            (0..1000).filter(|&salt| drawn(salt)).count()
+        };
+        assert_eq!(count(0.0, 8), 1000);
+        let expected = 1000.0 / (1.0 + (-0.5f64).exp() + (-3.0f64).exp());
+        assert!((count(0.1, 8) as f64 - expected).abs() < 50.0);
+        assert!(count(0.1, 7) > 0);
+        assert_eq!(Rule { scale: 0.0, theta: 0.1, salt: 0 }.draw(&[], 0), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Coarsener for Louvain {
             let current = levels.last().map_or(graph, |level| &level.merged);
             let own = (0..current.num_nodes() as u32).collect();
             let mut moving = Moving::new(current, &mass, own, worth, &mut stream);
-            if !moving.run(until, &mut stream, context)? {
+            if moving.run(until, &mut stream, context)? == 0.0 {
                 break Partition::singletons(current.num_nodes());
             }
             let communities = moving.communities();
@@ -148,6 +148,11 @@ impl Modularity {
 }
 
 impl Modularity {
+    /// Average weight of the edges of the graph.
+    pub fn mean_weight(&self, graph: &Graph) -> f64 {
+        self.total / graph.targets().len().max(1) as f64
+    }
+
     /// When the first round of sweeps may stop: having gained less than a thousandth of modularity.
     /// Small graphs go on to the end, which costs nothing there.
     pub fn tolerance(&self, graph: &Graph) -> f64 {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use super::Context;
-use crate::rng::Stream;
+use crate::rng::{Stream, mix};
 use crate::{Graph, Partition, Result, monitor};
 
 /// What a node gains from a community.
@@ -104,19 +104,14 @@ impl<'a, W: Worth> Moving<'a, W> {
         Moving { graph, worth, mass, community, total, size, empty, active, salt }
     }
 
-    /// Moves nodes until no move gains, or as told. True if any moved.
-    pub fn run(
-        &mut self,
-        until: Until,
-        stream: &mut Stream,
-        context: &Context<'_>,
-    ) -> Result<bool> {
+    /// Moves nodes until no move gains, or as told. The total gain: above 0 if any moved.
+    pub fn run(&mut self, until: Until, stream: &mut Stream, context: &Context<'_>) -> Result<f64> {
         let n = self.graph.num_nodes();
         let mut order: Vec<u32> = (0..n as u32).collect();
         stream.shuffle(&mut order);
         let is_large = self.graph.targets().len() >= PARALLEL;
         let tables = Tables::new(n, if is_large { rayon::current_num_threads() } else { 1 });
-        let mut any = false;
+        let mut total = 0.0;
         for _ in 0..until.sweeps {
             monitor::check(context.monitor)?;
             let (moves, gain) = if is_large {
@@ -125,12 +120,12 @@ impl<'a, W: Worth> Moving<'a, W> {
             } else {
                 self.sweep(&order, &tables)
             };
-            any |= moves > 0;
+            total += gain;
             if moves == 0 || gain <= until.gain {
                 break;
             }
         }
-        Ok(any)
+        Ok(total)
     }
 
     pub fn communities(&self) -> Partition {
@@ -275,8 +270,7 @@ impl<'a, W: Worth> Moving<'a, W> {
 
     /// An order of communities that means nothing.
     fn comes_first(&self, a: u32, b: u32) -> bool {
-        let rank = |c: u32| (u64::from(c) ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        (rank(a), a) < (rank(b), b)
+        mix(self.salt ^ u64::from(a)) < mix(self.salt ^ u64::from(b))
     }
 }
 
