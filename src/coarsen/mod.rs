@@ -17,6 +17,7 @@
 //! ```
 
 mod arguments;
+pub mod label_propagation;
 pub mod leiden;
 pub mod louvain;
 mod moving;
@@ -25,6 +26,7 @@ pub mod random;
 mod refinement;
 
 pub use arguments::{Arguments, Parameter};
+pub use label_propagation::{LabelPropagation, MaxSize};
 pub use leiden::Leiden;
 pub use louvain::Louvain;
 pub use newman::{Newman, Ties};
@@ -36,7 +38,8 @@ use crate::rng::{Seed, Stream};
 use crate::{Error, Graph, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
-pub const ALL: &[Entry] = &[newman::ENTRY, louvain::ENTRY, leiden::ENTRY, random::ENTRY];
+pub const ALL: &[Entry] =
+    &[newman::ENTRY, louvain::ENTRY, leiden::ENTRY, label_propagation::ENTRY, random::ENTRY];
 
 /// An algorithm that groups the nodes of a graph.
 pub trait Coarsener: Send + Sync {
