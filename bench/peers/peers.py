@@ -330,8 +330,7 @@ def networkx_graph(graph: Graph) -> Any:
 def igraph_graph(graph: Graph) -> Any:
     import igraph
 
-    # Lists of 15 million pairs would take gigabytes.
-    return igraph.Graph(graph.num_nodes, memoryview(graph.edges))
+    return igraph.Graph(graph.num_nodes, graph.edges)
 
 
 def networkit_graph(graph: Graph) -> Any:

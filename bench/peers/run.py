@@ -57,7 +57,7 @@ def single_graphs(task: str) -> list[Row]:
     return [
         Row(task, "com-dblp", "com-dblp/dblp.csv.gz", 1, passes=3, measure="conductance"),
         Row(task, "lfr, mixing 0.3", lfr, 1, passes=3, measure="NMI"),
-        Row(task, "power-law, 15 million edges", "power-law", 1, passes=1, measure="NMI"),
+        Row(task, "power-law, 612k nodes, 15 M edges", "power-law", 1, passes=1, measure="NMI"),
     ]
 
 
@@ -93,8 +93,8 @@ TASKS = {
     "leiden": "As Louvain, with clusters refined before they are merged, so that they are "
     "connected. Two iterations, where the tool has such a number; networkit runs up to three. "
     "Quality as for Louvain.",
-    "label-propagation": "Every node takes the label most of its neighbours have, until nothing "
-    "changes. Quality as for Louvain, though modularity is not what it looks for.",
+    "label-propagation": "Every node takes the label most of its neighbours have, until nothing, "
+    "or next to nothing, changes. Quality as for Louvain, though modularity is not what it looks for.",
 }
 
 
@@ -238,7 +238,7 @@ def note(row: Row, line: Line) -> str:
             subset += f", ours there {quality(row, line.ours, line.ours)}"
         parts.append(subset)
     if len(line.runs) < len(line.ours):
-        parts.append("one run")
+        parts.append("one run" if len(line.runs) == 1 else f"{len(line.runs)} runs")
     return "; ".join(parts)
 
 
