@@ -330,6 +330,8 @@ def networkx_graph(graph: Graph) -> Any:
 def igraph_graph(graph: Graph) -> Any:
     import igraph
 
+    # Its own generator; else it calls Python for every random number.
+    igraph.set_random_number_generator(None)
     return igraph.Graph(graph.num_nodes, graph.edges)
 
 
@@ -358,9 +360,9 @@ def membership(communities: Iterable[Iterable[int]], num_nodes: int) -> list[int
     return of
 
 
-# Where a networkx peer stops: it would need an hour, or all memory.
-MILLIONS = 2_000_000
-DENSE = 1_000
+# Edges beyond which a peer in Python would need an hour: of one large graph, and for newman.
+LARGE = 2_000_000
+SMALL = 1_000
 
 PEERS = [
     Peer("numba, one search per node", "distances", numba_distances, "numba"),
@@ -369,12 +371,12 @@ PEERS = [
     Peer("networkit `APSP`", "distances", networkit_distances, "networkit"),
     Peer("networkx", "distances", networkx_distances, "networkx", share=0.1),
     Peer("igraph `community_edge_betweenness`", "newman", igraph_newman, "igraph"),
-    Peer("networkx `girvan_newman`", "newman", networkx_newman, "networkx", 0.02, DENSE),
-    Peer("the released loop, on networkx", "newman", released_newman, "networkx", 0.02, DENSE),
+    Peer("networkx `girvan_newman`", "newman", networkx_newman, "networkx", 0.02, SMALL),
+    Peer("the released loop, on networkx", "newman", released_newman, "networkx", 0.02, SMALL),
     Peer("igraph `community_multilevel`", "louvain", igraph_louvain, "igraph"),
     Peer("networkit `PLM`", "louvain", networkit_louvain, "networkit"),
     Peer("single-clustering, Rust", "louvain", None, "single-clustering"),
-    Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", 0.2, MILLIONS),
+    Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", 0.2, LARGE),
     Peer("igraph `community_leiden`", "leiden", igraph_leiden, "igraph"),
     Peer("leidenalg `find_partition`", "leiden", leidenalg_leiden, "leidenalg"),
     Peer("networkit `ParallelLeiden`", "leiden", networkit_leiden, "networkit"),
@@ -387,6 +389,6 @@ PEERS = [
         networkx_propagation,
         "networkx",
         0.2,
-        MILLIONS,
+        LARGE,
     ),
 ]

@@ -1,9 +1,9 @@
 //! A large graph with planted communities, made from a seed: power-law degrees and community sizes,
 //! random node ids, as in a degree-corrected block model.
 //!
-//! `power-law` has 612,257 nodes and about 15.4 million edges, 39 % of them between communities.
-//! `power-law:NODES` is the same in another size. Every node has a drawn number of stubs and lies in
-//! a drawn community; an edge joins the node of a random stub to that of another one, in the same
+//! `power-law` has 612,257 nodes and 15.4 million edges, 39 % of them between communities.
+//! `power-law:NODES` is alike in another size. Every node has a drawn number of stubs and lies in a
+//! drawn community; an edge joins the node of a random stub to that of another one, in the same
 //! community or anywhere.
 
 use hdse::rng::{Seed, Stream};
@@ -18,8 +18,8 @@ const NODES_PER_COMMUNITY: usize = 306;
 const SIZE_EXPONENT: f64 = 2.0;
 /// Largest over smallest community.
 const SIZE_RATIO: f64 = 200.0;
-/// The share of draws inside a community. More than the 61 % of edges that come out: pairs are drawn
-/// twice more often there.
+/// The share of draws inside a community. More than the 61 % of edges that come out: there, more
+/// pairs are drawn twice.
 const INSIDE: f64 = 0.64;
 /// Draws per edge that comes out.
 const DRAWS: f64 = 1.085;
@@ -84,7 +84,8 @@ impl Planted {
 /// Expected degrees.
 fn degrees(nodes: usize) -> Vec<usize> {
     let mut stream = Seed(0).stream(NAME, 0, 0);
-    let ratio = 10.0 * (nodes as f64).sqrt() / MEAN_DEGREE * 3.0;
+    // With this exponent, the mean is about three times the least.
+    let ratio = 10.0 * (nodes as f64).sqrt() / (MEAN_DEGREE / 3.0);
     let raw: Vec<f64> =
         (0..nodes).map(|_| power_law(&mut stream, DEGREE_EXPONENT, ratio)).collect();
     let scale = MEAN_DEGREE * nodes as f64 / raw.iter().sum::<f64>();

@@ -93,8 +93,8 @@ TASKS = {
     "leiden": "As Louvain, with clusters refined before they are merged, so that they are "
     "connected. Two iterations, where the tool has such a number; networkit runs up to three. "
     "Quality as for Louvain.",
-    "label-propagation": "Every node takes the label most of its neighbours have, until nothing, "
-    "or next to nothing, changes. Quality as for Louvain, though modularity is not what it looks for.",
+    "label-propagation": "Every node takes the label most of its neighbours have, until nothing "
+    "or next to nothing changes. Quality as for Louvain, though it does not look for modularity.",
 }
 
 
@@ -201,11 +201,14 @@ def planted_file(row: Row, file: str, ours: Path, folder: Path) -> str:
 # ---- writing
 
 
-def quality(row: Row, runs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
+def quality(row: Row, line: Line) -> str:
     """Whether results agree, or how good they are."""
     if row.task == "distances":
-        return "equal" if runs[0]["check"] == ours[0]["check"] else "**DIFFERENT**"
-    values = runs[0]["quality"]
+        return "equal" if line.runs[0]["check"] == line.ours[0]["check"] else "**DIFFERENT**"
+    return quality_text(row, line.runs[0]["quality"])
+
+
+def quality_text(row: Row, values: dict[str, Any]) -> str:
     text = f"{statistics.mean(values['modularity']):.4f}"
     return f"{text}, {row.measure} {values[row.measure]:.2f}" if row.measure else text
 
@@ -235,7 +238,7 @@ def note(row: Row, line: Line) -> str:
     if graphs < row.count:
         subset = "first graph" if graphs == 1 else f"first {graphs} graphs"
         if row.task != "distances":
-            subset += f", ours there {quality(row, line.ours, line.ours)}"
+            subset += f", ours there {quality_text(row, line.ours[0]['quality'])}"
         parts.append(subset)
     if len(line.runs) < len(line.ours):
         parts.append("one run" if len(line.runs) == 1 else f"{len(line.runs)} runs")
@@ -256,7 +259,7 @@ def table(task: str, results: list[tuple[Row, list[Line]]]) -> Iterator[str]:
                 time_text(line.seconds),
                 "1" if line is lines[0] else ratio_text(line.ratio),
                 memory_text(line.runs),
-                "" if line is lines[0] and task == "distances" else quality(row, line.runs, line.ours),
+                "" if line is lines[0] and task == "distances" else quality(row, line),
                 note(row, line),
             ]
             yield f"| {' | '.join(cells)} |"
@@ -304,20 +307,17 @@ def section(results: list[tuple[Row, list[Line]]], skipped: list[Row]) -> str:
 
 
 def chosen_rows(options: argparse.Namespace) -> list[Row]:
-    rows = [
-        row
-        for row in ROWS
-        if options.only in (None, row.task) and options.on in (None, row.data)
-    ]
-    return list(filter(None, map(quick_row, rows))) if options.quick else rows
+    rows = [r for r in ROWS if options.only in (None, r.task) and options.on in (None, r.data)]
+    if options.quick:
+        rows = [quick_row(row) for row in rows if row.generated or row.count > QUICK_GRAPHS]
+    return rows
 
 
-def quick_row(row: Row) -> Row | None:
+def quick_row(row: Row) -> Row:
     if row.generated:
         small = f"{row.file}:{QUICK_NODES}"
         return replace(row, data=small, file=small)
-    few = replace(row, count=min(row.count, QUICK_GRAPHS), passes=3)
-    return few if row.count > 2 else None
+    return replace(row, count=QUICK_GRAPHS, passes=3)
 
 
 def differences(results: list[tuple[Row, list[Line]]]) -> list[str]:
@@ -333,7 +333,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few graphs, one round; only printed")
     parser.add_argument("--only", choices=TASKS, help="one task; only printed")
-    parser.add_argument("--on", choices={row.data for row in ROWS}, help="one data set; only printed")
+    data_sets = sorted({row.data for row in ROWS})
+    parser.add_argument("--on", choices=data_sets, help="one data set; only printed")
     parser.add_argument("--data", help="folder of the data sets (else HDSE_DATA, ../shared/data)")
     options = parser.parse_args()
 

@@ -1,9 +1,9 @@
 """Measures one peer: `worker.py NUMBER GRAPHS PARTITIONS COUNT PASSES SECONDS`.
 
-NUMBER is a position in peers.PEERS and GRAPHS a file that `peers export` wrote. PARTITIONS holds the
-cluster of every node: `distances` starts from it, other tasks write it. Prints what ours.rs prints:
-processor time of a pass, peak memory, and a number per graph to check distances by. Imports, reading,
-conversion and compilation come before the clock starts.
+NUMBER is a position in peers.PEERS and GRAPHS a file that `peers export` wrote. PARTITIONS holds
+the cluster of every node: `distances` starts from it, other tasks write it. Prints what ours.rs
+prints: processor time of a pass, peak memory, and a number per graph to check distances by.
+Imports, reading, conversion and compilation come before the clock starts.
 """
 
 from __future__ import annotations
