@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,24 @@ ONE_THREAD = {
 
 
 def build_ours() -> Path:
-    """Builds bench/peers/ours.rs; where the program lies is told by cargo."""
-    command = ["cargo", "build", "--release", "--example", "peers", "--message-format=json"]
-    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    """Builds bench/peers/ours.rs."""
+    return build("peers", ROOT, "--example", "peers")
+
+
+@cache
+def build_rust_peers() -> Path:
+    """Builds the program that calls peers which are crates."""
+    return build("rust-peers", ROOT / "bench" / "peers" / "rust-peers", "--locked")
+
+
+def build(name: str, folder: Path, *options: str) -> Path:
+    """Builds a program; where it lies is told by cargo."""
+    command = ["cargo", "build", "--release", "--message-format=json", *options]
+    built = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     if built.returncode != 0:
-        sys.exit("cargo could not build the example `peers`")
+        sys.exit(f"cargo could not build `{name}`")
     messages = [json.loads(line) for line in built.stdout.splitlines()]
-    programs = [m["executable"] for m in messages if m.get("target", {}).get("name") == "peers"]
+    programs = [m["executable"] for m in messages if m.get("target", {}).get("name") == name]
     return Path(programs[-1])
 
 

@@ -1,18 +1,30 @@
 //! One task of this crate on one thread, measured from outside: `run.py` sets it beside other
 //! software, `instructions.py` counts its instructions.
 //!
-//! `peers TASK INPUT [--count N] [--repeat R]` reads the first N graphs of INPUT, runs TASK on all
-//! of them R times, and prints one JSON object. TASK is `distances`, `read`, or any coarsener, for
-//! instance `louvain:resolution=2`. `peers export INPUT` writes the graphs for other programs.
+//! `peers TASK INPUT [--count N] [--repeat R] [--out FILE]` reads the first N graphs of INPUT, runs
+//! TASK on all of them R times, and prints one JSON object. INPUT may also be `power-law`, see
+//! [`power_law`]. TASK is one of:
+//!
+//! * `distances`, `read`;
+//! * any coarsener, for instance `louvain:resolution=2`: writes partitions to FILE, as the cluster
+//!   of every node of every graph;
+//! * `planted`: writes the communities that `power-law` was made with, in the same form;
+//! * `export`: writes the graphs for other programs: for each its number of nodes, number of edges,
+//!   and both ends of every edge.
+//!
+//! Files hold little-endian `u32`.
 
+mod power_law;
+
+use std::fs::File;
 use std::hint::black_box;
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
 use hdse::coarsen::{self, Coarsener, Context};
 use hdse::data::{self, ReadOptions};
 use hdse::distance::{Distances, MaxDistance, Scratch, UNREACHABLE};
-use hdse::{Error, Graph, Hierarchy, MemoryLimit, Result};
+use hdse::{Error, Graph, Hierarchy, MemoryLimit, Partition, Result};
 
 fn main() -> ExitCode {
     match run() {
@@ -27,19 +39,34 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global().expect("the first pool");
     let arguments = Arguments::parse()?;
+    if arguments.task == "planted" {
+        return arguments.write_partitions(&[planted(&arguments.input)?]);
+    }
     let graphs = read(&arguments.input, arguments.count)?;
+    let count = graphs.len();
     if arguments.task == "export" {
-        return export(&graphs);
+        return export(&arguments, &graphs);
     }
     let mut task = prepare(&arguments, graphs)?;
-    let mut seconds: Vec<f64> = (0..arguments.repeat).map(|_| timed(&mut task.pass)).collect();
+    let mut partitions = None;
+    let mut seconds: Vec<f64> = (0..arguments.repeat)
+        .map(|_| {
+            let start = cpu_seconds();
+            let result = (task.pass)();
+            let end = cpu_seconds();
+            partitions.get_or_insert(result);
+            end - start
+        })
+        .collect();
     seconds.sort_by(f64::total_cmp);
+    let peak = peak_rss_bytes();
+    arguments.write_partitions(&partitions.unwrap_or_default())?;
     let report = serde_json::json!({
         "task": arguments.task,
         "version": env!("CARGO_PKG_VERSION"),
-        "graphs": task.check.len(),
+        "graphs": count,
         "seconds": seconds.get(seconds.len() / 2),
-        "peak_rss_bytes": peak_rss_bytes(),
+        "peak_rss_bytes": peak,
         "check": task.check,
     });
     println!("{report}");
@@ -51,31 +78,51 @@ struct Arguments {
     input: String,
     count: usize,
     repeat: usize,
+    out: Option<String>,
 }
 
 impl Arguments {
     fn parse() -> Result<Arguments> {
-        let usage = || Error::config("usage: peers TASK INPUT [--count N] [--repeat R]");
+        let usage =
+            || Error::config("usage: peers TASK INPUT [--count N] [--repeat R] [--out FILE]");
         let mut words = std::env::args().skip(1);
         let (task, input) = words.next().zip(words.next()).ok_or_else(usage)?;
-        let mut arguments = Arguments { task, input, count: usize::MAX, repeat: 1 };
+        let mut arguments = Arguments { task, input, count: usize::MAX, repeat: 1, out: None };
         while let Some(option) = words.next() {
-            let number = words.next().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
+            let value = words.next().ok_or_else(usage)?;
+            let number = || value.parse().map_err(|_| usage());
             match option.as_str() {
-                "--count" => arguments.count = number,
-                "--repeat" => arguments.repeat = number,
+                "--count" => arguments.count = number()?,
+                "--repeat" => arguments.repeat = number()?,
+                "--out" => arguments.out = Some(value),
                 _ => return Err(usage()),
             }
         }
         Ok(arguments)
     }
+
+    fn write_partitions(&self, partitions: &[Partition]) -> Result<()> {
+        self.write(partitions.iter().flat_map(|partition| partition.cluster_of().iter().copied()))
+    }
+
+    /// Writes to the file that is asked for, if there is one.
+    fn write(&self, words: impl Iterator<Item = u32>) -> Result<()> {
+        let Some(name) = &self.out else { return Ok(()) };
+        let write = || {
+            let mut file = BufWriter::new(File::create(name)?);
+            words.into_iter().try_for_each(|word| file.write_all(&word.to_le_bytes()))?;
+            file.flush()
+        };
+        write().map_err(|error| Error::io("cannot write", name, error))
+    }
 }
 
 /// A task that is ready to run.
 struct Task {
-    /// One pass over all graphs.
-    pass: Box<dyn FnMut()>,
-    /// A number per graph that tells whether results are right: see [`prepare`].
+    /// One pass over all graphs; gives their partitions, if that is the task.
+    pass: Box<dyn FnMut() -> Vec<Partition>>,
+    /// A number per graph that tells whether results are right; none for partitions, which
+    /// quality.py looks at.
     check: Vec<f64>,
 }
 
@@ -111,21 +158,18 @@ fn distances(graphs: Vec<Graph>) -> Result<Task> {
             distances.lift_into(&mut out);
             black_box(&out);
         }
+        Vec::new()
     });
     Ok(Task { pass, check })
 }
 
-/// From graph to partition. Checked by modularity.
+/// From graph to partition.
 fn communities(coarsener: Box<dyn Coarsener>, graphs: Vec<Graph>) -> Result<Task> {
-    let context = Context::default();
-    let modularity = |graph| Ok(coarsener.coarsen(graph, &context)?.quality(graph).modularity);
-    let check = graphs.iter().map(modularity).collect::<Result<_>>()?;
     let pass = Box::new(move || {
-        for graph in &graphs {
-            black_box(coarsener.coarsen(graph, &Context::default()).expect("it did before"));
-        }
+        let partition = |graph| coarsener.coarsen(graph, &Context::default());
+        graphs.iter().map(partition).collect::<Result<_>>().expect("nothing stops it")
     });
-    Ok(Task { pass, check })
+    Ok(Task { pass, check: Vec::new() })
 }
 
 /// From file to graphs, always the whole file. Checked by the number of edges.
@@ -133,6 +177,7 @@ fn reading(input: String, graphs: Vec<Graph>) -> Result<Task> {
     let check = graphs.iter().map(|graph| graph.num_edges() as f64).collect();
     let pass = Box::new(move || {
         black_box(data::read(&input, &OPTIONS).expect("it did before"));
+        Vec::new()
     });
     Ok(Task { pass, check })
 }
@@ -141,6 +186,9 @@ const OPTIONS: ReadOptions =
     ReadOptions { format: None, features: false, shard: None, limit: MemoryLimit::NONE };
 
 fn read(input: &str, count: usize) -> Result<Vec<Graph>> {
+    if let Some((graph, _)) = power_law::generate(input)? {
+        return Ok(vec![graph]);
+    }
     let samples = data::read(input, &OPTIONS)?.samples;
     Ok(samples.into_iter().take(count).map(|sample| (*sample.graph).clone()).collect())
 }
@@ -151,25 +199,21 @@ fn hierarchies(graphs: &[Graph]) -> Result<Vec<Hierarchy>> {
     graphs.iter().map(build).collect()
 }
 
-/// Writes to standard output, as little-endian `u32`, for every graph: nodes n, edges m, m pairs of
-/// nodes, n clusters of the hierarchy that `distances` uses.
-fn export(graphs: &[Graph]) -> Result<()> {
-    let mut words = Vec::new();
-    for (graph, hierarchy) in graphs.iter().zip(hierarchies(graphs)?) {
-        words.extend([graph.num_nodes() as u32, graph.num_edges() as u32]);
-        words.extend(graph.edges().flat_map(|(u, v, _)| [u, v]));
-        words.extend_from_slice(&hierarchy.ancestors(1));
-    }
-    let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
-    std::io::stdout()
-        .write_all(&bytes)
-        .map_err(|error| Error::io("cannot write", "standard output", error))
+fn planted(input: &str) -> Result<Partition> {
+    let generated = power_law::generate(input)?;
+    let unknown = || Error::config(format!("no communities are planted in `{input}`"));
+    generated.map(|(_, communities)| communities).ok_or_else(unknown)
 }
 
-fn timed(pass: &mut dyn FnMut()) -> f64 {
-    let start = cpu_seconds();
-    pass();
-    cpu_seconds() - start
+/// Also prints how many edges the largest graph has: not every program is run on large ones.
+fn export(arguments: &Arguments, graphs: &[Graph]) -> Result<()> {
+    arguments.write(graphs.iter().flat_map(|graph| {
+        let sizes = [graph.num_nodes() as u32, graph.num_edges() as u32];
+        sizes.into_iter().chain(graph.edges().flat_map(|(u, v, _)| [u, v]))
+    }))?;
+    let most_edges = graphs.iter().map(Graph::num_edges).max();
+    println!("{}", serde_json::json!({ "graphs": graphs.len(), "most_edges": most_edges }));
+    Ok(())
 }
 
 /// Processor time of this process so far, all threads, user and system.

@@ -6,8 +6,7 @@ the call to be measured. Libraries are imported inside, so that this list can be
 task         the call returns
 distances    uint8 [n, n, 2]: hops between nodes and between their clusters, clipped at
              MAX_DISTANCE, UNREACHABLE without a path
-newman       the cluster of every node
-louvain      the cluster of every node
+all others   the cluster of every node
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ UNREACHABLE = 255
 
 @dataclass(frozen=True)
 class Graph:
-    """An undirected simple graph, and a partition of its nodes."""
+    """An undirected simple graph, for `distances` with a partition of its nodes."""
 
     num_nodes: int
     edges: np.ndarray  # [m, 2], every edge once
-    clusters: np.ndarray  # [n]
+    clusters: np.ndarray | None = None  # [n]
 
     def levels(self) -> list[Graph]:
         """This graph, and the graph of its clusters."""
@@ -61,9 +61,10 @@ class Peer:
 
     name: str
     task: str
-    function: Callable[[Graph], Call]
+    function: Callable[[Graph], Call] | None  # none: a crate, called by rust-peers
     package: str  # its version is printed
     share: float = 1.0  # of the graphs; less where all of them would take too long
+    most_edges: float = inf  # not run where a graph has more
 
 
 # ---- distances
@@ -212,6 +213,44 @@ def networkx_newman(graph: Graph) -> Call:
     return run
 
 
+def released_newman(graph: Graph) -> Call:
+    """The loop of the code released with the paper: edges of equal betweenness go together, and
+    modularity is a sum over all pairs of nodes."""
+    import networkx as nx
+    import numpy as np
+
+    original = networkx_graph(graph)
+    nx.set_edge_attributes(original, 1.0, "weight")
+
+    def modularity(adjacency: np.ndarray, of: np.ndarray) -> float:
+        degrees, total = adjacency.sum(axis=1), adjacency.sum()
+        together = of[:, None] == of[None, :]
+        expected = np.outer(degrees, degrees) / total
+        return float(((adjacency - expected) * together).sum() / total) if total else 0.0
+
+    def run() -> np.ndarray:
+        adjacency = nx.to_numpy_array(original)
+        g = original.copy()
+
+        def components() -> np.ndarray:
+            return np.array(membership(nx.connected_components(g), graph.num_nodes))
+
+        best = components()
+        highest = modularity(adjacency, best)
+        while g.number_of_edges() > 0:
+            count = nx.number_connected_components(g)
+            while nx.number_connected_components(g) == count:
+                betweenness = nx.edge_betweenness_centrality(g, weight="weight")
+                top = max(betweenness.values())
+                g.remove_edges_from([edge for edge, b in betweenness.items() if b == top])
+            of = components()
+            if (value := modularity(adjacency, of)) >= highest:
+                best, highest = of, value
+        return best
+
+    return run
+
+
 # ---- louvain
 
 
@@ -233,6 +272,50 @@ def networkit_louvain(graph: Graph) -> Call:
     return lambda: networkit.community.PLM(g).run().getPartition().getVector()
 
 
+# ---- leiden
+
+
+def igraph_leiden(graph: Graph) -> Call:
+    g = igraph_graph(graph)
+    return lambda: g.community_leiden(objective_function="modularity", n_iterations=2).membership
+
+
+def leidenalg_leiden(graph: Graph) -> Call:
+    import leidenalg
+
+    g = igraph_graph(graph)
+    kind = leidenalg.ModularityVertexPartition
+    return lambda: leidenalg.find_partition(g, kind, seed=0).membership
+
+
+def networkit_leiden(graph: Graph) -> Call:
+    networkit = one_thread_networkit()
+    g = networkit_graph(graph)
+    return lambda: networkit.community.ParallelLeiden(g).run().getPartition().getVector()
+
+
+# ---- label propagation
+
+
+def igraph_propagation(graph: Graph) -> Call:
+    g = igraph_graph(graph)
+    return lambda: g.community_label_propagation().membership
+
+
+def networkit_propagation(graph: Graph) -> Call:
+    networkit = one_thread_networkit()
+    g = networkit_graph(graph)
+    return lambda: networkit.community.PLP(g).run().getPartition().getVector()
+
+
+def networkx_propagation(graph: Graph) -> Call:
+    import networkx as nx
+
+    g = networkx_graph(graph)
+    propagate = nx.community.fast_label_propagation_communities
+    return lambda: membership(propagate(g, seed=0), graph.num_nodes)
+
+
 # ---- graphs of the libraries
 
 
@@ -247,15 +330,17 @@ def networkx_graph(graph: Graph) -> Any:
 def igraph_graph(graph: Graph) -> Any:
     import igraph
 
-    return igraph.Graph(graph.num_nodes, graph.edges.tolist())
+    # Its own generator; else it calls Python for every random number.
+    igraph.set_random_number_generator(None)
+    return igraph.Graph(graph.num_nodes, graph.edges)
 
 
 def networkit_graph(graph: Graph) -> Any:
+    import numpy as np
+
     networkit = one_thread_networkit()
-    g = networkit.Graph(graph.num_nodes)
-    for u, v in graph.edges.tolist():
-        g.addEdge(u, v)
-    return g
+    ends = tuple(np.ascontiguousarray(graph.edges.T))
+    return networkit.GraphFromCoo(ends, n=graph.num_nodes)
 
 
 @cache
@@ -275,6 +360,10 @@ def membership(communities: Iterable[Iterable[int]], num_nodes: int) -> list[int
     return of
 
 
+# Edges beyond which a peer in Python would need an hour: of one large graph, and for newman.
+LARGE = 2_000_000
+SMALL = 1_000
+
 PEERS = [
     Peer("numba, one search per node", "distances", numba_distances, "numba"),
     Peer("scipy `shortest_path`", "distances", scipy_distances, "scipy"),
@@ -282,8 +371,24 @@ PEERS = [
     Peer("networkit `APSP`", "distances", networkit_distances, "networkit"),
     Peer("networkx", "distances", networkx_distances, "networkx", share=0.1),
     Peer("igraph `community_edge_betweenness`", "newman", igraph_newman, "igraph"),
-    Peer("networkx `girvan_newman`", "newman", networkx_newman, "networkx", share=0.02),
+    Peer("networkx `girvan_newman`", "newman", networkx_newman, "networkx", 0.02, SMALL),
+    Peer("the released loop, on networkx", "newman", released_newman, "networkx", 0.02, SMALL),
     Peer("igraph `community_multilevel`", "louvain", igraph_louvain, "igraph"),
     Peer("networkit `PLM`", "louvain", networkit_louvain, "networkit"),
-    Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", share=0.2),
+    Peer("single-clustering, Rust", "louvain", None, "single-clustering"),
+    Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", 0.2, LARGE),
+    Peer("igraph `community_leiden`", "leiden", igraph_leiden, "igraph"),
+    Peer("leidenalg `find_partition`", "leiden", leidenalg_leiden, "leidenalg"),
+    Peer("networkit `ParallelLeiden`", "leiden", networkit_leiden, "networkit"),
+    Peer("single-clustering, Rust", "leiden", None, "single-clustering"),
+    Peer("igraph `community_label_propagation`", "label-propagation", igraph_propagation, "igraph"),
+    Peer("networkit `PLP`", "label-propagation", networkit_propagation, "networkit"),
+    Peer(
+        "networkx `fast_label_propagation_communities`",
+        "label-propagation",
+        networkx_propagation,
+        "networkx",
+        0.2,
+        LARGE,
+    ),
 ]

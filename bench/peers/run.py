@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ SLOW_SECONDS = 20.0
 # No further pass starts in a peer's process that has used this much.
 PASS_SECONDS = 2.0
 QUICK_GRAPHS = 20
+QUICK_NODES = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,26 +36,49 @@ class Row:
 
     task: str
     data: str
-    file: str
+    file: str  # or the name of a generated graph
     count: int
     passes: int = 20
+    # Told beside modularity: "NMI" with planted communities, or "conductance".
+    measure: str = ""
+
+    @property
+    def generated(self) -> bool:
+        return "/" not in self.file
 
     def graphs(self, peer: Peer) -> int:
         """How many graphs a peer gets."""
         return max(1, round(self.count * peer.share))
 
 
-DBLP = "com-dblp/dblp.csv.gz"
-LFR = "lfr/LFR_N100000_ad5_mc50_mu0.3.csv.gz"
+def single_graphs(task: str) -> list[Row]:
+    """The large graphs, one by one."""
+    lfr = "lfr/LFR_N100000_ad5_mc50_mu0.3.csv.gz"
+    return [
+        Row(task, "com-dblp", "com-dblp/dblp.csv.gz", 1, passes=3, measure="conductance"),
+        Row(task, "lfr, mixing 0.3", lfr, 1, passes=3, measure="NMI"),
+        Row(task, "power-law, 612k nodes, 15 M edges", "power-law", 1, passes=1, measure="NMI"),
+    ]
+
+
+ZINC = "zinc/test.parquet"
+PEPTIDES = "peptides-func/val.parquet"
+PATTERN = "pattern/val.parquet"
 ROWS = [
-    Row("distances", "zinc", "zinc/test.parquet", 1000),
-    Row("distances", "peptides-func", "peptides-func/val.parquet", 100),
-    Row("distances", "pattern", "pattern/val.parquet", 50),
-    Row("newman", "zinc", "zinc/test.parquet", 1000),
-    Row("newman", "peptides-func", "peptides-func/val.parquet", 100),
-    Row("louvain", "zinc", "zinc/test.parquet", 1000),
-    Row("louvain", "com-dblp", DBLP, 1, passes=3),
-    Row("louvain", "lfr, mixing 0.3", LFR, 1, passes=3),
+    Row("distances", "zinc", ZINC, 1000),
+    Row("distances", "peptides-func", PEPTIDES, 100),
+    Row("distances", "pattern", PATTERN, 50),
+    Row("newman", "zinc", ZINC, 1000),
+    Row("newman", "peptides-func", PEPTIDES, 100),
+    Row("newman", "pattern", PATTERN, 2, passes=3),
+    Row("louvain", "zinc", ZINC, 1000),
+    Row("louvain", "peptides-func", PEPTIDES, 100),
+    *single_graphs("louvain"),
+    Row("leiden", "zinc", ZINC, 1000),
+    Row("leiden", "peptides-func", PEPTIDES, 100),
+    *single_graphs("leiden"),
+    Row("label-propagation", "zinc", ZINC, 1000),
+    *single_graphs("label-propagation"),
 ]
 
 TASKS = {
@@ -63,7 +87,14 @@ TASKS = {
     "Quality: whether the finite distances of every graph sum to the same as ours.",
     "newman": "Edges of highest betweenness removed one by one, partition of highest modularity "
     "kept. Quality: mean modularity.",
-    "louvain": "Greedy modularity. Quality: mean modularity.",
+    "louvain": "Nodes moved to where modularity grows most, clusters merged, repeated. "
+    "Quality: mean modularity; also the normalised mutual information (NMI) with the communities "
+    "that a graph was made with, or the mean conductance of clusters (less is better).",
+    "leiden": "As Louvain, with clusters refined before they are merged, so that they are "
+    "connected. Two iterations, where the tool has such a number; networkit runs up to three. "
+    "Quality as for Louvain.",
+    "label-propagation": "Every node takes the label most of its neighbours have, until nothing "
+    "or next to nothing changes. Quality as for Louvain, though it does not look for modularity.",
 }
 
 
@@ -107,27 +138,50 @@ def environment() -> Path:
     return python
 
 
-def measure(row: Row, file: Path, ours: Path, python: Path, rounds: int) -> list[Line]:
+def peer_command(number: int, python: Path) -> list[Any]:
+    """The program that measures a peer; its further arguments are the same for all."""
+    peer = PEERS[number]
+    if peer.function is None:
+        return [common.build_rust_peers(), peer.package, peer.task]
+    return [python, HERE / "worker.py", number]
+
+
+def measure(row: Row, file: str, ours: Path, python: Path, rounds: int) -> list[Line]:
     """Ours first, then every peer; tools take turns, so that a noisy minute hits all of them."""
-    peers = [(number, peer) for number, peer in enumerate(PEERS) if peer.task == row.task]
-    counts = sorted({row.count, *(row.graphs(peer) for _, peer in peers)}, reverse=True)
-    ours_runs: dict[int, list[dict[str, Any]]] = {count: [] for count in counts}
-    peer_runs: dict[int, list[dict[str, Any]]] = {number: [] for number, _ in peers}
-    with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "graphs"
-        with exported.open("wb") as out:
-            export = [ours, "export", file, "--count", str(row.count)]
-            subprocess.run(export, stdout=out, check=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        graphs, partitions = folder / "graphs", folder / "partitions"
+        export = [ours, "export", file, "--count", row.count, "--out", graphs]
+        most_edges = common.run_json(export)["most_edges"]
+        planted = [planted_file(row, file, ours, folder)] if row.measure == "NMI" else []
+
+        def run(command: list[Any], runs: list[dict[str, Any]]) -> None:
+            runs.append(common.run_json(command))
+            if row.task != "distances" and len(runs) == 1:
+                look = [python, HERE / "quality.py", graphs, partitions, *planted]
+                runs[0]["quality"] = common.run_json(look)
+
+        if row.task == "distances":  # what it starts from
+            command = [ours, "louvain", file, "--count", row.count, "--out", partitions]
+            common.run_json(command)
+        out = [] if row.task == "distances" else ["--out", partitions]
+        peers = [
+            (number, peer)
+            for number, peer in enumerate(PEERS)
+            if peer.task == row.task and most_edges <= peer.most_edges
+        ]
+        counts = sorted({row.count, *(row.graphs(peer) for _, peer in peers)}, reverse=True)
+        ours_runs: dict[int, list[dict[str, Any]]] = {count: [] for count in counts}
+        peer_runs: dict[int, list[dict[str, Any]]] = {number: [] for number, _ in peers}
         for _ in range(rounds):
             for count, runs in ours_runs.items():
-                options = ["--count", count, "--repeat", row.passes]
-                runs.append(common.run_json([ours, row.task, file, *options]))
+                options = ["--count", count, "--repeat", row.passes, *out]
+                run([ours, row.task, file, *options], runs)
             for number, peer in peers:
                 if any(run["seconds"] > SLOW_SECONDS for run in peer_runs[number]):
                     continue
-                options = [row.graphs(peer), row.passes, PASS_SECONDS]
-                worker = [python, HERE / "worker.py", number, exported, *options]
-                peer_runs[number].append(common.run_json(worker))
+                options = [graphs, partitions, row.graphs(peer), row.passes, PASS_SECONDS]
+                run([*peer_command(number, python), *options], peer_runs[number])
     first = Line("**hdse**", ours_runs[row.count], ours_runs[row.count])
     others = [
         Line(peer.name, peer_runs[number], ours_runs[row.graphs(peer)]) for number, peer in peers
@@ -135,15 +189,28 @@ def measure(row: Row, file: Path, ours: Path, python: Path, rounds: int) -> list
     return [first, *others]
 
 
+def planted_file(row: Row, file: str, ours: Path, folder: Path) -> str:
+    """The communities a graph was made with: beside its file, or told by the generator."""
+    if not row.generated:
+        return file.replace(".csv.gz", ".json.gz")
+    planted = str(folder / "planted")
+    subprocess.run([ours, "planted", file, "--out", planted], check=True)
+    return planted
+
+
 # ---- writing
 
 
-def quality(task: str, line: Line) -> str:
+def quality(row: Row, line: Line) -> str:
     """Whether results agree, or how good they are."""
-    check, ours = line.runs[0]["check"], line.ours[0]["check"]
-    if task == "distances":
-        return "equal" if check == ours else "**DIFFERENT**"
-    return f"{statistics.mean(check):.4f}"
+    if row.task == "distances":
+        return "equal" if line.runs[0]["check"] == line.ours[0]["check"] else "**DIFFERENT**"
+    return quality_text(row, line.runs[0]["quality"])
+
+
+def quality_text(row: Row, values: dict[str, Any]) -> str:
+    text = f"{statistics.mean(values['modularity']):.4f}"
+    return f"{text}, {row.measure} {values[row.measure]:.2f}" if row.measure else text
 
 
 def time_text(seconds: float) -> str:
@@ -171,10 +238,10 @@ def note(row: Row, line: Line) -> str:
     if graphs < row.count:
         subset = "first graph" if graphs == 1 else f"first {graphs} graphs"
         if row.task != "distances":
-            subset += f", ours there {statistics.mean(line.ours[0]['check']):.4f}"
+            subset += f", ours there {quality_text(row, line.ours[0]['quality'])}"
         parts.append(subset)
     if len(line.runs) < len(line.ours):
-        parts.append("one run")
+        parts.append("one run" if len(line.runs) == 1 else f"{len(line.runs)} runs")
     return "; ".join(parts)
 
 
@@ -192,11 +259,22 @@ def table(task: str, results: list[tuple[Row, list[Line]]]) -> Iterator[str]:
                 time_text(line.seconds),
                 "1" if line is lines[0] else ratio_text(line.ratio),
                 memory_text(line.runs),
-                "" if line is lines[0] and task == "distances" else quality(task, line),
+                "" if line is lines[0] and task == "distances" else quality(row, line),
                 note(row, line),
             ]
             yield f"| {' | '.join(cells)} |"
     yield ""
+    if absent := not_run(task, results):
+        yield f"Not run, for it would take too long: {'; '.join(absent)}.\n"
+
+
+def not_run(task: str, results: list[tuple[Row, list[Line]]]) -> list[str]:
+    return [
+        f"{peer.name} on {row.data}"
+        for peer in PEERS
+        for row, lines in results
+        if peer.task == task and peer.name not in [line.tool for line in lines]
+    ]
 
 
 def section(results: list[tuple[Row, list[Line]]], skipped: list[Row]) -> str:
@@ -229,14 +307,17 @@ def section(results: list[tuple[Row, list[Line]]], skipped: list[Row]) -> str:
 
 
 def chosen_rows(options: argparse.Namespace) -> list[Row]:
-    rows = [row for row in ROWS if options.only in (None, row.task)]
+    rows = [r for r in ROWS if options.only in (None, r.task) and options.on in (None, r.data)]
     if options.quick:
-        rows = [
-            Row(row.task, row.data, row.file, min(row.count, QUICK_GRAPHS), passes=3)
-            for row in rows
-            if row.count > 1
-        ]
+        rows = [quick_row(row) for row in rows if row.generated or row.count > QUICK_GRAPHS]
     return rows
+
+
+def quick_row(row: Row) -> Row:
+    if row.generated:
+        small = f"{row.file}:{QUICK_NODES}"
+        return replace(row, data=small, file=small)
+    return replace(row, count=QUICK_GRAPHS, passes=3)
 
 
 def differences(results: list[tuple[Row, list[Line]]]) -> list[str]:
@@ -252,6 +333,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few graphs, one round; only printed")
     parser.add_argument("--only", choices=TASKS, help="one task; only printed")
+    data_sets = sorted({row.data for row in ROWS})
+    parser.add_argument("--on", choices=data_sets, help="one data set; only printed")
     parser.add_argument("--data", help="folder of the data sets (else HDSE_DATA, ../shared/data)")
     options = parser.parse_args()
 
@@ -259,8 +342,8 @@ def main() -> None:
     python, ours = environment(), common.build_ours()
     results, skipped = [], []
     for row in chosen_rows(options):
-        file = data / row.file
-        if not file.exists():
+        file = row.file if row.generated else str(data / row.file)
+        if not row.generated and not Path(file).exists():
             print(f"skipped {row.task} on {row.data}: no {file}")
             skipped.append(row)
             continue
@@ -269,7 +352,7 @@ def main() -> None:
     if not results:
         sys.exit(f"nothing to measure: no data set in {data}")
     text = section(results, skipped)
-    if options.quick or options.only:
+    if options.quick or options.only or options.on:
         print(text)
     else:
         common.replace_section("peers", "Beside other software", text)

@@ -1,8 +1,9 @@
-"""Measures one peer in a process of its own: `worker.py NUMBER GRAPHS COUNT PASSES SECONDS`.
+"""Measures one peer: `worker.py NUMBER GRAPHS PARTITIONS COUNT PASSES SECONDS`.
 
-NUMBER is a position in peers.PEERS and GRAPHS a file that `peers export` wrote. Prints what ours.rs
-prints: processor time of a pass, peak memory, and a number per graph to check results by. Imports,
-reading, conversion and compilation come before the clock starts.
+NUMBER is a position in peers.PEERS and GRAPHS a file that `peers export` wrote. PARTITIONS holds
+the cluster of every node: `distances` starts from it, other tasks write it. Prints what ours.rs
+prints: processor time of a pass, peak memory, and a number per graph to check distances by.
+Imports, reading, conversion and compilation come before the clock starts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import resource
 import statistics
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,29 @@ import numpy as np
 from peers import PEERS, UNREACHABLE, Call, Graph
 
 
-def read_graphs(file: str, count: int) -> list[Graph]:
+def read_graphs(file: str, count: int | None = None) -> list[Graph]:
     """The first graphs of an exported file."""
     words = np.fromfile(file, dtype="<u4").astype(np.int64)
     graphs, at = [], 0
-    while at < len(words) and len(graphs) < count:
+    while at < len(words) and len(graphs) != count:
         n, m = map(int, words[at : at + 2])
         edges, at = words[at + 2 : at + 2 + 2 * m].reshape(m, 2), at + 2 + 2 * m
-        clusters, at = words[at : at + n], at + n
-        graphs.append(Graph(n, edges, clusters))
+        graphs.append(Graph(n, edges))
     return graphs
+
+
+def read_partitions(file: str, graphs: list[Graph]) -> list[np.ndarray]:
+    """The cluster of every node, for as many graphs as the file has."""
+    words = np.fromfile(file, dtype="<u4").astype(np.int64)
+    ends = np.cumsum([graph.num_nodes for graph in graphs])
+    ends = ends[ends <= len(words)]
+    return np.split(words[: ends[-1]], ends[:-1])
+
+
+def write_partitions(file: str, graphs: list[Graph], results: list[Any]) -> None:
+    partitions = [np.asarray(result, dtype="<u4") for result in results]
+    assert [len(of) for of in partitions] == [graph.num_nodes for graph in graphs]
+    np.concatenate(partitions).tofile(file)
 
 
 def cpu_seconds() -> float:
@@ -54,17 +69,6 @@ def check_distances(graph: Graph, result: np.ndarray) -> float:
     return float(result[result != UNREACHABLE].sum(dtype=np.int64))
 
 
-def check_communities(graph: Graph, result: list[int]) -> float:
-    """Modularity Σ_c (w_c / m − (deg_c / 2m)²)."""
-    of = np.asarray(result)
-    assert of.shape == (graph.num_nodes,)
-    m = len(graph.edges)
-    ends = of[graph.edges]
-    inside = np.count_nonzero(ends[:, 0] == ends[:, 1])
-    degree = np.bincount(ends.ravel())
-    return float(inside / m - np.square(degree / (2 * m)).sum()) if m else 0.0
-
-
 def peak_rss_bytes() -> int | None:
     """As in ours.rs."""
     try:
@@ -75,20 +79,27 @@ def peak_rss_bytes() -> int | None:
 
 
 def main() -> None:
-    number, file, count, passes, seconds = sys.argv[1:]
+    number, file, clusters, count, passes, seconds = sys.argv[1:]
     peer = PEERS[int(number)]
     graphs = read_graphs(file, int(count))
+    if peer.task == "distances":
+        partitions = read_partitions(clusters, graphs)
+        graphs = [replace(graph, clusters=of) for graph, of in zip(graphs, partitions, strict=True)]
     calls = [peer.function(graph) for graph in graphs]
     time, results = measure(calls, int(passes), float(seconds))
     peak = peak_rss_bytes()
-    check = check_distances if peer.task == "distances" else check_communities
+    check = []
+    if peer.task == "distances":
+        check = [check_distances(*pair) for pair in zip(graphs, results, strict=True)]
+    else:
+        write_partitions(clusters, graphs, results)
     report = {
         "task": peer.task,
         "version": version(peer.package),
         "graphs": len(graphs),
         "seconds": time,
         "peak_rss_bytes": peak,
-        "check": [check(graph, result) for graph, result in zip(graphs, results, strict=True)],
+        "check": check,
     }
     print(json.dumps(report))
 
