@@ -30,7 +30,7 @@
 
 use std::str::FromStr;
 
-use super::moving::{Moving, Until, Worth};
+use super::moving::{Moving, Until, Workspace, Worth};
 use super::{Coarsener, Context, Entry, Parameter};
 use crate::rng::mix;
 use crate::{Graph, Partition, Result};
@@ -116,7 +116,9 @@ impl Coarsener for LabelPropagation {
         let mut stream = context.stream("propagation");
         let mass = vec![1.0; n];
         let own = (0..n as u32).collect();
-        let mut moving = Moving::new(graph, &mass, own, Room { limit }, &mut stream);
+        let mut work = Workspace::default();
+        let room = Room { limit };
+        let mut moving = Moving::new(graph, &mass, own, room, &mut stream, &mut work);
         moving.run(Until { gain: 0.0, sweeps: self.sweeps }, &mut stream, context)?;
         let clusters = moving.communities();
         if limit.is_infinite() {

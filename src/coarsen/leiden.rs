@@ -11,8 +11,8 @@
 //! joins a well connected part without loss of modularity, drawn with probability ∝ exp(g / θ): g is what
 //! is gained, in units of the average edge weight, and θ the `randomness`.
 //!
-//! The whole is repeated from its own result until nothing changes, at most `iterations` times; graphs of
-//! 32,768 edges and more are also done when modularity grows by less than 0.001.
+//! The whole is repeated from its own result, at most `iterations` times: until two in a row gain nothing
+//! or, on graphs of 32,768 edges and more, until one raises modularity by less than 0.003.
 //!
 //! Traag, Waltman & van Eck, "From Louvain to Leiden: guaranteeing well-connected communities",
 //! Scientific Reports 2019.
@@ -35,7 +35,7 @@
 use rayon::prelude::*;
 
 use super::louvain::{Modularity, RESOLUTION, degrees, merge, resolution};
-use super::moving::{Moving, PARALLEL, Table, Tables, Until};
+use super::moving::{Moving, Table, Until, Workspace, is_large};
 use super::{Coarsener, Context, Entry, Parameter};
 use crate::rng::{Stream, mix, unit};
 use crate::{Graph, Partition, Result};
@@ -88,12 +88,23 @@ pub(super) const ENTRY: Entry = Entry {
 
 impl Coarsener for Leiden {
     fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
-        let mut stream = context.stream("leiden");
+        let degrees = degrees(graph);
+        let worth = Modularity::new(self.resolution, &degrees);
+        let mut run = Run {
+            graph,
+            degrees,
+            worth,
+            theta: self.randomness * worth.mean_weight(graph),
+            stream: context.stream("leiden"),
+            work: Workspace::default(),
+            context,
+        };
         let mut communities = Partition::singletons(graph.num_nodes());
-        for _ in 0..self.iterations {
-            let (next, has_grown) = self.iterate(graph, &communities, &mut stream, context)?;
-            communities = next;
-            if !has_grown {
+        let (mut gain, mut quiet) = (f64::INFINITY, 0);
+        for iteration in 0..self.iterations {
+            gain = run.iterate(&mut communities, iteration > 0, gain == 0.0)?;
+            quiet = if gain > ENOUGH * worth.tolerance(graph) { 0 } else { quiet + 1 };
+            if quiet == if is_large(graph) { 1 } else { QUIET } {
                 break;
             }
         }
@@ -106,38 +117,60 @@ impl Coarsener for Leiden {
     }
 }
 
-impl Leiden {
-    /// From one partition to a better one; also, whether it is much better.
+/// An iteration over a large graph that gains fewer tolerances than this is the last.
+const ENOUGH: f64 = 3.0;
+/// On a small graph, it is the last of so many in a row that gain nothing: draws differ.
+const QUIET: usize = 2;
+
+/// What stays the same from iteration to iteration.
+struct Run<'a> {
+    graph: &'a Graph,
+    degrees: Vec<f64>,
+    worth: Modularity,
+    theta: f64,
+    stream: Stream,
+    work: Workspace,
+    context: &'a Context<'a>,
+}
+
+impl Run<'_> {
+    /// From one partition to a better one; returns how much better it is.
+    ///
+    /// If the partition is `from_before`, the result of an iteration, no merging of whole communities
+    /// gains; so that if neither nodes nor the parts of communities have anything to gain, that is all.
+    /// If that one was `quiet`, it left every node in its best community.
     fn iterate(
-        &self,
-        graph: &Graph,
-        start: &Partition,
-        stream: &mut Stream,
-        context: &Context<'_>,
-    ) -> Result<(Partition, bool)> {
-        let mut mass = degrees(graph);
-        let worth = Modularity::new(self.resolution, &mass);
+        &mut self,
+        partition: &mut Partition,
+        from_before: bool,
+        quiet: bool,
+    ) -> Result<f64> {
+        let Run { graph, degrees, worth, theta, stream, work, context } = self;
         let mut until = Until { gain: worth.tolerance(graph), ..Until::NO_MOVE_IS_LEFT };
         // The part that every node of the graph is in, and the community every part starts in.
         let mut part_of = Partition::singletons(graph.num_nodes());
-        let mut start = start.cluster_of().to_vec();
+        let mut start = partition.cluster_of().to_vec();
+        let mut mass = degrees.clone();
         let mut merged: Option<Graph> = None;
         let mut gain = 0.0;
-        loop {
+        for level in 0.. {
             let current = merged.as_ref().unwrap_or(graph);
-            let mut moving = Moving::new(current, &mass, start, worth, stream);
-            gain += moving.run(until, stream, context)?;
-            let communities = moving.communities();
-            if communities.num_clusters() == current.num_nodes() {
-                let partition = Partition::by_first_node(part_of.cluster_of());
-                return Ok((partition, gain > worth.tolerance(graph)));
-            }
-            let rule = Rule {
-                scale: worth.scale,
-                theta: self.randomness * worth.mean_weight(graph),
-                salt: stream.next_u64(),
+            let communities = if level == 0 && quiet {
+                partition.clone()
+            } else {
+                let mut moving = Moving::new(current, &mass, start, *worth, stream, work);
+                gain += moving.run(until, stream, context)?;
+                moving.communities()
             };
-            let mut parts = refine(current, &mass, &communities, &rule, stream);
+            if level == 1 && from_before && gain == 0.0 {
+                break;
+            }
+            if communities.num_clusters() == current.num_nodes() {
+                *partition = Partition::by_first_node(part_of.cluster_of());
+                break;
+            }
+            let rule = Rule { scale: worth.scale, theta: *theta, salt: stream.next_u64() };
+            let mut parts = refine(current, &mass, &communities, &rule, stream, work);
             if parts.num_clusters() == current.num_nodes() {
                 parts = communities.clone();
             }
@@ -150,6 +183,7 @@ impl Leiden {
             merged = Some(current.contract(&parts));
             until.gain /= 10.0;
         }
+        Ok(gain)
     }
 }
 
@@ -169,6 +203,9 @@ impl Rule {
 
     /// Draws one of `options`, which come with what they gain.
     fn draw(&self, options: &[(u32, f64)], number: u32) -> Option<u32> {
+        if let [] | [_] = options {
+            return options.first().map(|&(only, _)| only);
+        }
         let highest = options.iter().map(|&(_, gain)| gain).fold(f64::NEG_INFINITY, f64::max);
         let chance = |gain: f64| match (gain - highest) / self.theta {
             // 0 / 0 where there is no randomness and nothing gains more.
@@ -196,11 +233,12 @@ fn refine(
     communities: &Partition,
     rule: &Rule,
     stream: &mut Stream,
+    work: &mut Workspace,
 ) -> Partition {
     let n = graph.num_nodes();
     // Nodes by community, within each in an order drawn by seed; a node's place there is its number.
-    let mut order: Vec<u32> = (0..n as u32).collect();
-    stream.shuffle(&mut order);
+    let order = work.order(n, stream);
+    let tables = work.tables(graph);
     let mut ends: Vec<usize> = communities.sizes().iter().map(|&size| size as usize).collect();
     let mut end = 0;
     for slot in &mut ends {
@@ -208,43 +246,90 @@ fn refine(
     }
     let mut nodes = vec![0; n];
     let mut place = vec![0; n];
-    for u in order {
+    for &u in &order {
         let cursor = &mut ends[communities.cluster_of()[u as usize] as usize];
         nodes[*cursor] = u;
         place[u as usize] = *cursor as u32;
         *cursor += 1;
     }
 
-    let mut part: Vec<u32> = (0..n as u32).collect();
-    let mut rest = &mut part[..];
+    let mut parts = Parts {
+        part: (0..n as u32).collect(),
+        total: nodes.iter().map(|&u| mass[u as usize]).collect(),
+        outward: vec![0.0; n],
+        alone: vec![true; n],
+    };
+    let mut rest = parts.slices();
     let mut start = 0;
-    let mut jobs = Vec::with_capacity(ends.len());
-    for &end in &ends {
-        let (own, others) = rest.split_at_mut(end - start);
+    let jobs = ends.iter().map(|&end| {
+        let (own, others) = std::mem::take(&mut rest).split_at(end - start);
         rest = others;
-        jobs.push(Job { graph, mass, nodes: &nodes[start..end], place: &place, start, part: own });
+        let job = Job { graph, nodes: &nodes[start..end], place: &place, start, parts: own };
         start = end;
-    }
-    if graph.targets().len() < PARALLEL {
-        let tables = Tables::new(n, 1);
-        tables.with(|table| jobs.into_iter().for_each(|job| job.run(rule, table)));
-    } else {
-        let tables = Tables::new(n, rayon::current_num_threads());
+        job
+    });
+    if is_large(graph) {
+        let jobs: Vec<Job<'_>> = jobs.collect();
         jobs.into_par_iter().for_each(|job| tables.with(|table| job.run(rule, table)));
+    } else {
+        tables.with(|table| jobs.for_each(|job| job.run(rule, table)));
     }
-    let of_nodes: Vec<u32> = place.iter().map(|&place| part[place as usize]).collect();
+    work.give_back(order, tables);
+    let of_nodes: Vec<u32> = place.iter().map(|&place| parts.part[place as usize]).collect();
     Partition::by_first_node(&of_nodes)
+}
+
+/// All parts, by place; a part has the number of a node it started with.
+struct Parts {
+    /// Part of every node.
+    part: Vec<u32>,
+    /// Mass of every part.
+    total: Vec<f64>,
+    /// Weight from every part to the rest of its community.
+    outward: Vec<f64>,
+    /// Whether a part is a single node.
+    alone: Vec<bool>,
+}
+
+/// A run of [`Parts`].
+#[derive(Default)]
+struct Slices<'a> {
+    part: &'a mut [u32],
+    total: &'a mut [f64],
+    outward: &'a mut [f64],
+    alone: &'a mut [bool],
+}
+
+impl Parts {
+    fn slices(&mut self) -> Slices<'_> {
+        let Parts { part, total, outward, alone } = self;
+        Slices { part, total, outward, alone }
+    }
+}
+
+impl<'a> Slices<'a> {
+    fn split_at(self, middle: usize) -> (Slices<'a>, Slices<'a>) {
+        let (part, part_after) = self.part.split_at_mut(middle);
+        let (total, total_after) = self.total.split_at_mut(middle);
+        let (outward, outward_after) = self.outward.split_at_mut(middle);
+        let (alone, alone_after) = self.alone.split_at_mut(middle);
+        let after = Slices {
+            part: part_after,
+            total: total_after,
+            outward: outward_after,
+            alone: alone_after,
+        };
+        (Slices { part, total, outward, alone }, after)
+    }
 }
 
 /// The refinement of one community. Its nodes, and their parts, are numbered from `start`.
 struct Job<'a> {
     graph: &'a Graph,
-    mass: &'a [f64],
     nodes: &'a [u32],
     place: &'a [u32],
     start: usize,
-    /// Part of every node.
-    part: &'a mut [u32],
+    parts: Slices<'a>,
 }
 
 impl Job<'_> {
@@ -258,12 +343,11 @@ impl Job<'_> {
             let edges = self.graph.weighted_neighbors(u);
             edges.map(move |(v, w)| (local(v), f64::from(w))).filter(move |&(v, _)| v < size)
         };
-        let mut total: Vec<f64> = self.nodes.iter().map(|&u| self.mass[u as usize]).collect();
+        let Slices { part, total, outward, alone } = self.parts;
         let all: f64 = total.iter().sum();
-        // Weight from every part to the rest of the community.
-        let sum = |&u: &u32| inside(u).map(|(_, w)| w).sum();
-        let mut outward: Vec<f64> = self.nodes.iter().map(sum).collect();
-        let mut alone = vec![true; self.nodes.len()];
+        for (outward, &u) in outward.iter_mut().zip(self.nodes) {
+            *outward = inside(u).map(|(_, w)| w).sum();
+        }
         let well = |outward: f64, mass: f64| rule.is_well_connected(outward, mass, all);
         let mut options = Vec::new();
         for (i, &u) in self.nodes.iter().enumerate() {
@@ -272,21 +356,21 @@ impl Job<'_> {
                 continue;
             }
             for (v, w) in inside(u) {
-                table.add(self.part[v] - self.start as u32, w);
+                table.add(part[v] - self.start as u32, w);
             }
             options.clear();
-            for &part in &table.keys {
-                let (c, weight) = (part as usize, table.weight[part as usize]);
+            for &key in &table.keys {
+                let (c, weight) = (key as usize, table.weight[key as usize]);
                 let gain = weight - rule.scale * mass * total[c];
                 if weight > 0.0 && gain >= 0.0 && well(outward[c], total[c]) {
-                    options.push((part, gain));
+                    options.push((key, gain));
                 }
             }
-            if let Some(part) = rule.draw(&options, (self.start + i) as u32) {
-                let c = part as usize;
+            if let Some(joined) = rule.draw(&options, (self.start + i) as u32) {
+                let c = joined as usize;
                 outward[c] += outward[i] - 2.0 * table.weight[c];
                 total[c] += mass;
-                self.part[i] = (self.start + c) as u32;
+                part[i] = (self.start + c) as u32;
                 alone[i] = false;
                 alone[c] = false;
             }
@@ -340,7 +424,8 @@ mod tests {
             let mass = degrees(&graph);
             let scale = Modularity::new(1.0, &mass).scale;
             let rule = Rule { scale, theta: 0.1, salt: stream.next_u64() };
-            let parts = refine(&graph, &mass, &communities, &rule, &mut stream);
+            let parts =
+                refine(&graph, &mass, &communities, &rule, &mut stream, &mut Workspace::default());
             assert_eq!(connected(&graph, parts.clone()), parts);
             let members = parts.members();
             for part in 0..parts.num_clusters() as u32 {

@@ -26,7 +26,7 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
-use super::moving::{Moving, Until, Worth};
+use super::moving::{Moving, Until, Workspace, Worth, is_large};
 use super::{Arguments, Coarsener, Context, Entry, Parameter};
 use crate::{Graph, Partition, Result};
 
@@ -71,12 +71,13 @@ impl Coarsener for Louvain {
         let worth = Modularity::new(self.resolution, &mass);
         let mut until = Until { gain: worth.tolerance(graph), ..Until::NO_MOVE_IS_LEFT };
 
+        let mut work = Workspace::default();
         // Up: what was merged at every level, and into what.
         let mut levels: Vec<Level> = Vec::new();
         let mut communities = loop {
             let current = levels.last().map_or(graph, |level| &level.merged);
             let own = (0..current.num_nodes() as u32).collect();
-            let mut moving = Moving::new(current, &mass, own, worth, &mut stream);
+            let mut moving = Moving::new(current, &mass, own, worth, &mut stream, &mut work);
             if moving.run(until, &mut stream, context)? == 0.0 {
                 break Partition::singletons(current.num_nodes());
             }
@@ -95,7 +96,8 @@ impl Coarsener for Louvain {
         while let Some(level) = levels.pop() {
             let current = levels.last().map_or(graph, |level| &level.merged);
             let start = level.communities.compose(&communities).cluster_of().to_vec();
-            let mut moving = Moving::new(current, &level.mass, start, worth, &mut stream);
+            let mut moving =
+                Moving::new(current, &level.mass, start, worth, &mut stream, &mut work);
             moving.run(until, &mut stream, context)?;
             communities = moving.communities();
         }
@@ -156,12 +158,9 @@ impl Modularity {
     /// When the first round of sweeps may stop: having gained less than a thousandth of modularity.
     /// Small graphs go on to the end, which costs nothing there.
     pub fn tolerance(&self, graph: &Graph) -> f64 {
-        if graph.num_edges() < LARGE { 0.0 } else { 1e-3 * self.total / 2.0 }
+        if is_large(graph) { 1e-3 * self.total / 2.0 } else { 0.0 }
     }
 }
-
-/// Number of edges from which sweeps stop at a tolerance.
-const LARGE: usize = 1 << 15;
 
 impl Worth for Modularity {
     fn worth(&self, weight: f64, mass: f64, others: f64) -> f64 {

@@ -38,6 +38,14 @@ pub(super) struct Moving<'a, W> {
     /// Of every node.
     mass: &'a [f64],
     community: Vec<u32>,
+    /// Mixed into the choice between equal communities.
+    salt: u64,
+    work: &'a mut Workspace,
+}
+
+/// Arrays that are used again from level to level.
+#[derive(Default)]
+pub(super) struct Workspace {
     /// Of every community: mass and number of nodes.
     total: Vec<f64>,
     size: Vec<u32>,
@@ -45,8 +53,34 @@ pub(super) struct Moving<'a, W> {
     empty: Vec<u32>,
     /// Nodes to be visited.
     active: Vec<AtomicBool>,
-    /// Mixed into the choice between equal communities.
-    salt: u64,
+    order: Vec<u32>,
+    /// Place of every node in its batch, if it has chosen to move.
+    place: Vec<u32>,
+    tables: Tables,
+}
+
+impl Workspace {
+    /// All nodes, in an order drawn from the stream.
+    pub fn order(&mut self, nodes: usize, stream: &mut Stream) -> Vec<u32> {
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(0..nodes as u32);
+        stream.shuffle(&mut order);
+        order
+    }
+
+    /// A table for every thread that works on such a graph.
+    pub fn tables(&mut self, graph: &Graph) -> Tables {
+        let threads = if is_large(graph) { rayon::current_num_threads() } else { 1 };
+        let mut tables = std::mem::take(&mut self.tables);
+        tables.make_room(graph.num_nodes(), threads);
+        tables
+    }
+
+    /// Takes back what was lent.
+    pub fn give_back(&mut self, order: Vec<u32>, tables: Tables) {
+        (self.order, self.tables) = (order, tables);
+    }
 }
 
 /// When to stop before no move is left.
@@ -62,8 +96,11 @@ impl Until {
     pub const NO_MOVE_IS_LEFT: Until = Until { gain: 0.0, sweeps: usize::MAX };
 }
 
-/// From how many entries of neighbour lists on a graph is worked on in batches.
-pub(super) const PARALLEL: usize = 1 << 16;
+/// Whether a graph is worked on in batches: by its number of edges.
+pub(super) fn is_large(graph: &Graph) -> bool {
+    graph.num_edges() >= 1 << 15
+}
+
 /// A batch is this part of all nodes, and not fewer than so many.
 const BATCHES: usize = 256;
 const LEAST_BATCH: usize = 2048;
@@ -91,30 +128,37 @@ impl<'a, W: Worth> Moving<'a, W> {
         community: Vec<u32>,
         worth: W,
         stream: &mut Stream,
+        work: &'a mut Workspace,
     ) -> Self {
         let n = graph.num_nodes();
-        let (mut total, mut size) = (vec![0.0; n], vec![0; n]);
+        let Workspace { total, size, empty, active, place, .. } = &mut *work;
+        total.clear();
+        total.resize(n, 0.0);
+        size.clear();
+        size.resize(n, 0);
         for (&c, mass) in community.iter().zip(mass) {
             total[c as usize] += mass;
             size[c as usize] += 1;
         }
-        let empty = (0..n as u32).rev().filter(|&c| size[c as usize] == 0).collect();
-        let active = (0..n).map(|_| AtomicBool::new(true)).collect();
-        let salt = stream.next_u64();
-        Moving { graph, worth, mass, community, total, size, empty, active, salt }
+        empty.clear();
+        empty.extend((0..n as u32).rev().filter(|&c| size[c as usize] == 0));
+        active.clear();
+        active.resize_with(n, || AtomicBool::new(true));
+        if is_large(graph) {
+            place.clear();
+            place.resize(n, u32::MAX);
+        }
+        Moving { graph, worth, mass, community, salt: stream.next_u64(), work }
     }
 
     /// Moves nodes until no move gains, or as told. The total gain: above 0 if any moved.
     pub fn run(&mut self, until: Until, stream: &mut Stream, context: &Context<'_>) -> Result<f64> {
-        let n = self.graph.num_nodes();
-        let mut order: Vec<u32> = (0..n as u32).collect();
-        stream.shuffle(&mut order);
-        let is_large = self.graph.targets().len() >= PARALLEL;
-        let tables = Tables::new(n, if is_large { rayon::current_num_threads() } else { 1 });
+        let order = self.work.order(self.graph.num_nodes(), stream);
+        let tables = self.work.tables(self.graph);
         let mut total = 0.0;
         for _ in 0..until.sweeps {
             monitor::check(context.monitor)?;
-            let (moves, gain) = if is_large {
+            let (moves, gain) = if is_large(self.graph) {
                 // On a thread of the pool, so that batches don't go back and forth.
                 rayon::scope(|_| self.sweep_in_batches(&order, &tables))
             } else {
@@ -125,6 +169,7 @@ impl<'a, W: Worth> Moving<'a, W> {
                 break;
             }
         }
+        self.work.give_back(order, tables);
         Ok(total)
     }
 
@@ -137,10 +182,10 @@ impl<'a, W: Worth> Moving<'a, W> {
         let (mut moves, mut gain) = (0, 0.0);
         tables.with(|table| {
             for &node in order {
-                if !*self.active[node as usize].get_mut() {
+                if !*self.work.active[node as usize].get_mut() {
                     continue;
                 }
-                *self.active[node as usize].get_mut() = false;
+                *self.work.active[node as usize].get_mut() = false;
                 if let Some(chosen) = self.choose(node, table) {
                     self.carry_out(chosen);
                     self.wake_neighbors(node);
@@ -154,16 +199,16 @@ impl<'a, W: Worth> Moving<'a, W> {
 
     fn sweep_in_batches(&mut self, order: &[u32], tables: &Tables) -> (usize, f64) {
         let (mut moves, mut gain) = (0, 0.0);
-        // Place of every node in its batch, if it has chosen to move.
-        let mut place = vec![u32::MAX; order.len()];
+        let mut place = std::mem::take(&mut self.work.place);
+        let mut moved = Vec::new();
         for nodes in order.chunks(LEAST_BATCH.max(order.len() / BATCHES)) {
             let choose = |nodes: &[u32]| -> Vec<Move> {
-                let due = |&&u: &&u32| self.active[u as usize].swap(false, Ordering::Relaxed);
+                let due = |&&u: &&u32| self.work.active[u as usize].swap(false, Ordering::Relaxed);
                 tables.with(|table| {
                     nodes.iter().filter(due).filter_map(|&u| self.choose(u, table)).collect()
                 })
             };
-            let mut batch: Vec<Move> = nodes.par_chunks(TASK).flat_map_iter(choose).collect();
+            let batch: Vec<Move> = nodes.par_chunks(TASK).flat_map_iter(choose).collect();
             for (i, chosen) in (0..).zip(&batch) {
                 place[chosen.node as usize] = i;
             }
@@ -173,31 +218,28 @@ impl<'a, W: Worth> Moving<'a, W> {
             };
             let stale: Vec<bool> =
                 batch.par_iter().enumerate().with_min_len(TASK).map(is_stale).collect();
+            moved.clear();
             tables.with(|table| {
-                for (chosen, stale) in batch.iter_mut().zip(stale) {
+                for (&chosen, stale) in batch.iter().zip(stale) {
                     place[chosen.node as usize] = u32::MAX;
                     let still = match stale {
                         true => self.choose(chosen.node, table),
-                        false => self.look_again(*chosen),
+                        false => self.look_again(chosen),
                     };
-                    match still {
-                        Some(still) => {
-                            *chosen = still;
-                            self.carry_out(still);
-                            moves += 1;
-                            gain += still.gain;
-                        }
-                        None => {
-                            // It may find something else; if not, it rests.
-                            *self.active[chosen.node as usize].get_mut() = !stale;
-                            chosen.to = NEW;
-                        }
+                    if let Some(still) = still {
+                        self.carry_out(still);
+                        moved.push(still.node);
+                        gain += still.gain;
+                    } else {
+                        // It may find something else; if it has looked, it rests.
+                        *self.work.active[chosen.node as usize].get_mut() = !stale;
                     }
                 }
             });
-            let moved = batch.par_iter().with_min_len(TASK).filter(|chosen| chosen.to != NEW);
-            moved.for_each(|chosen| self.wake_neighbors(chosen.node));
+            moves += moved.len();
+            moved.par_iter().with_min_len(TASK).for_each(|&node| self.wake_neighbors(node));
         }
+        self.work.place = place;
         (moves, gain)
     }
 
@@ -207,7 +249,7 @@ impl<'a, W: Worth> Moving<'a, W> {
         table.fill(self.graph, node, &self.community);
         let mass = self.mass[node as usize];
         let worth = |c: u32, weight: f64| {
-            let others = self.total[c as usize] - if c == here { mass } else { 0.0 };
+            let others = self.work.total[c as usize] - if c == here { mass } else { 0.0 };
             self.worth.worth(weight, mass, others)
         };
         let weight_here = table.weight[here as usize];
@@ -223,7 +265,7 @@ impl<'a, W: Worth> Moving<'a, W> {
                 (to, best, weight_there) = (c, value, weight);
             }
         }
-        if W::MAY_LEAVE && best < -margin && self.size[here as usize] > 1 {
+        if W::MAY_LEAVE && best < -margin && self.work.size[here as usize] > 1 {
             (to, best, weight_there) = (NEW, 0.0, 0.0);
         }
         table.clear();
@@ -235,8 +277,8 @@ impl<'a, W: Worth> Moving<'a, W> {
         let Move { node, to, weight_here, weight_there, .. } = chosen;
         let mass = self.mass[node as usize];
         let here = self.community[node as usize] as usize;
-        let stay = self.worth.worth(weight_here, mass, self.total[here] - mass);
-        let others = if to == NEW { 0.0 } else { self.total[to as usize] };
+        let stay = self.worth.worth(weight_here, mass, self.work.total[here] - mass);
+        let others = if to == NEW { 0.0 } else { self.work.total[to as usize] };
         let gain = self.worth.worth(weight_there, mass, others) - stay;
         (gain > MARGIN * (weight_here + mass)).then_some(Move { gain, ..chosen })
     }
@@ -244,18 +286,20 @@ impl<'a, W: Worth> Moving<'a, W> {
     fn carry_out(&mut self, chosen: Move) {
         let node = chosen.node as usize;
         let from = self.community[node] as usize;
-        self.total[from] -= self.mass[node];
-        self.size[from] -= 1;
+        self.work.total[from] -= self.mass[node];
+        self.work.size[from] -= 1;
         let to = match chosen.to {
-            NEW => self.empty.pop().expect("a node that leaves others leaves an unused number"),
+            NEW => {
+                self.work.empty.pop().expect("a node that leaves others leaves an unused number")
+            }
             to => to,
         };
         self.community[node] = to;
-        self.total[to as usize] += self.mass[node];
-        self.size[to as usize] += 1;
-        if self.size[from] == 0 {
-            self.total[from] = 0.0;
-            self.empty.push(from as u32);
+        self.work.total[to as usize] += self.mass[node];
+        self.work.size[to as usize] += 1;
+        if self.work.size[from] == 0 {
+            self.work.total[from] = 0.0;
+            self.work.empty.push(from as u32);
         }
     }
 
@@ -263,7 +307,7 @@ impl<'a, W: Worth> Moving<'a, W> {
         let own = self.community[node as usize];
         for &v in self.graph.neighbors(node) {
             if self.community[v as usize] != own {
-                self.active[v as usize].store(true, Ordering::Relaxed);
+                self.work.active[v as usize].store(true, Ordering::Relaxed);
             }
         }
     }
@@ -278,16 +322,13 @@ impl<'a, W: Worth> Moving<'a, W> {
 const MARGIN: f64 = 1e-12;
 
 /// Weight from one node to the communities around it.
+#[derive(Default)]
 pub(super) struct Table {
     pub weight: Vec<f64>,
     pub keys: Vec<u32>,
 }
 
 impl Table {
-    fn new(communities: usize) -> Table {
-        Table { weight: vec![0.0; communities], keys: Vec::new() }
-    }
-
     pub fn add(&mut self, community: u32, weight: f64) {
         let cell = &mut self.weight[community as usize];
         // A cell of edges without weight is listed more than once, which harms nobody.
@@ -320,11 +361,18 @@ impl Table {
 }
 
 /// One table per thread.
+#[derive(Default)]
 pub(super) struct Tables(Vec<Mutex<Table>>);
 
 impl Tables {
-    pub fn new(communities: usize, threads: usize) -> Tables {
-        Tables((0..threads).map(|_| Mutex::new(Table::new(communities))).collect())
+    fn make_room(&mut self, communities: usize, threads: usize) {
+        self.0.resize_with(threads.max(self.0.len()), Default::default);
+        for table in &mut self.0[..threads] {
+            let table = table.get_mut().expect("no panic while a table is lent");
+            if table.weight.len() < communities {
+                table.weight.resize(communities, 0.0);
+            }
+        }
     }
 
     /// Lends this thread's table, which must be given back clear. Nothing parallel may be started

@@ -130,21 +130,25 @@ impl Graph {
     }
 
     /// Number of nodes.
+    #[inline]
     pub fn num_nodes(&self) -> usize {
         self.offsets.len() - 1
     }
 
     /// Number of undirected edges.
+    #[inline]
     pub fn num_edges(&self) -> usize {
         self.targets.len() / 2
     }
 
     /// Neighbours of `node`, ascending.
+    #[inline]
     pub fn neighbors(&self, node: u32) -> &[u32] {
         &self.targets[self.row(node)]
     }
 
     /// Number of neighbours.
+    #[inline]
     pub fn degree(&self, node: u32) -> usize {
         self.row(node).len()
     }
@@ -155,6 +159,7 @@ impl Graph {
     }
 
     /// Neighbours of `node` with the weight of the edge, 1 where the graph has no weights.
+    #[inline]
     pub fn weighted_neighbors(&self, node: u32) -> impl Iterator<Item = (u32, f32)> {
         let row = self.row(node);
         let weights = self.weights.as_ref().map(|w| &w[row.clone()]);
@@ -170,11 +175,13 @@ impl Graph {
     }
 
     /// Start of every neighbour list, and the end of the last: n + 1 numbers.
+    #[inline]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
     /// All neighbour lists, one after another.
+    #[inline]
     pub fn targets(&self) -> &[u32] {
         &self.targets
     }
@@ -185,6 +192,7 @@ impl Graph {
         self
     }
 
+    #[inline]
     fn row(&self, node: u32) -> std::ops::Range<usize> {
         self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
     }

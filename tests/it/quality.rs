@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use crate::support::{find, golden, listed, own_golden, partition};
+use crate::support::{find, golden, own_golden, partition};
 use hdse::data::{ReadOptions, read};
 use hdse::{Graph, Partition};
 use rayon::prelude::*;
@@ -34,8 +34,14 @@ impl Case {
     }
 
     /// Modularity of `spec` for every seed, ascending.
-    fn modularities(&self, spec: &str) -> Vec<f64> {
-        sorted(SEEDS, |seed| partition(spec, &self.graph, seed).quality(&self.graph).modularity)
+    fn modularities(&self, spec: &str, seeds: u64) -> Vec<f64> {
+        sorted(seeds, |seed| partition(spec, &self.graph, seed).quality(&self.graph).modularity)
+    }
+
+    /// Small graphs have few partitions that a run can end in, and a median over few seeds jumps between
+    /// them: more seeds, there.
+    fn seeds(&self) -> u64 {
+        if self.graph.num_nodes() < 200 { 10 * SEEDS } else { SEEDS }
     }
 }
 
@@ -195,7 +201,7 @@ fn newman_is_as_good_as_girvan_newman_elsewhere() {
         if peers.is_empty() {
             continue;
         }
-        let random = case.modularities("newman:ties=random");
+        let random = case.modularities("newman:ties=random", SEEDS);
         let (low, high) = (random[0], random[random.len() - 1]);
         let tied = high - low > ROUNDING;
         let floor = if tied {
@@ -210,27 +216,34 @@ fn newman_is_as_good_as_girvan_newman_elsewhere() {
     report.finish();
 }
 
+/// Peers' medians count, the higher one. But networkx breaks ties by the order of nodes in the file, and
+/// where it gives the same for every seed while igraph, on renumbered copies, does not, it tells of that
+/// order: on ibuprofen, 0.504 as the file is, and a median of 0.471 when renumbered.
 #[test]
 fn louvain_is_as_good_as_louvain_elsewhere() {
     let mut report = Report::default();
     for case in cases() {
-        let floor = ["louvain_networkx_20_seeds", "louvain_igraph_multilevel_20_orders"]
-            .iter()
-            .filter_map(|tool| case.floor(tool, "median"))
-            .fold(f64::NEG_INFINITY, f64::max);
-        report.at_least(&case.name, median(&case.modularities("louvain")), floor - 0.002);
+        let spread = |tool| {
+            let figure = |name| case.floor(tool, name).unwrap();
+            (figure("best") - figure("worst") > ROUNDING, figure("median"))
+        };
+        let networkx = spread("louvain_networkx_20_seeds");
+        let igraph = spread("louvain_igraph_multilevel_20_orders");
+        let floor = match (networkx, igraph) {
+            ((false, _), (true, median)) => median,
+            ((_, a), (_, b)) => a.max(b),
+        };
+        let found = median(&case.modularities("louvain", case.seeds()));
+        report.at_least(&case.name, found, floor - 0.002);
     }
     report.finish();
 }
 
 #[test]
 fn leiden_is_as_good_as_leiden_elsewhere() {
-    if !listed("leiden") {
-        return;
-    }
     let mut report = Report::default();
     for case in cases() {
-        let found = case.modularities("leiden");
+        let found = case.modularities("leiden", case.seeds());
         let floor = |figure| case.floor("leiden_leidenalg_20_seeds", figure).unwrap() - 0.001;
         report.at_least(&format!("{}, median", case.name), median(&found), floor("median"));
         let best = found[found.len() - 1];
@@ -253,12 +266,10 @@ fn planted_communities_are_found_as_well_as_elsewhere() {
                 println!("skipped: no peer's NMI for {name} on {}", case.name);
                 continue;
             };
-            if listed(name) {
-                report.at_least(&format!("{name} on {}", case.name), found(name), floor - 0.02);
-            }
+            report.at_least(&format!("{name} on {}", case.name), found(name), floor - 0.02);
         }
         // Labels spread through anything less clear than cliques on a ring.
-        if case.name.starts_with("caveman") && listed("label-propagation") {
+        if case.name.starts_with("caveman") {
             let what = format!("label-propagation on {}", case.name);
             report.at_least(&what, found("label-propagation"), f64::MIN_POSITIVE);
         }
@@ -279,7 +290,7 @@ fn planted_communities_of_large_graphs_are_found_as_well_as_elsewhere() {
         let graph = &set.samples[0].graph;
         assert!(set.ids.is_none(), "{file}: ids are node numbers");
         let planted = planted(&truth, graph.num_nodes());
-        for name in ["louvain", "leiden"].into_iter().filter(|name| listed(name)) {
+        for name in ["louvain", "leiden"] {
             let score = |seed| nmi(partition(name, graph, seed).cluster_of(), &planted);
             let floor = peers[name]["nmi"].as_f64().unwrap() - 0.02;
             let found = median(&sorted(SEEDS_OF_FILES, score));
@@ -313,7 +324,7 @@ fn communities_of_a_large_graph_are_as_closed_as_elsewhere() {
         let Some(path) = find(&format!("{file}.csv.gz")) else { continue };
         let set = read(&path, &ReadOptions::default()).unwrap();
         let graph = &set.samples[0].graph;
-        for name in ["louvain", "leiden"].into_iter().filter(|name| listed(name)) {
+        for name in ["louvain", "leiden"] {
             let score = |seed| mean_conductance(graph, &partition(name, graph, seed));
             let ceiling = peers[name]["mean_conductance"].as_f64().unwrap() + 0.02;
             let found = median(&sorted(SEEDS_OF_FILES, score));

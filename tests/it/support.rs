@@ -25,15 +25,6 @@ pub fn partition(spec: &str, graph: &Graph, seed: u64) -> Partition {
     coarsen::parse(spec).unwrap().coarsen(graph, &context).unwrap()
 }
 
-/// Whether a coarsener of this name is listed; says so if not.
-pub fn listed(name: &str) -> bool {
-    let found = coarsen::ALL.iter().any(|entry| entry.name == name);
-    if !found {
-        println!("skipped: no coarsener `{name}`");
-    }
-    found
-}
-
 /// Clusters numbered by their first node: equal for equal partitions, whatever their ids.
 pub fn by_first_node(clusters: &[u32]) -> Vec<u32> {
     let mut ids = std::collections::HashMap::new();
