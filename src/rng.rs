@@ -63,13 +63,15 @@ impl Stream {
     /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "below needs a positive bound");
-        let threshold = bound.wrapping_neg() % bound;
-        loop {
-            let wide = u128::from(self.next_u64()) * u128::from(bound);
-            if wide as u64 >= threshold {
-                return (wide >> 64) as u64;
+        let mut wide = u128::from(self.next_u64()) * u128::from(bound);
+        // The division is needed only where a number could be rejected.
+        if (wide as u64) < bound {
+            let threshold = bound.wrapping_neg() % bound;
+            while (wide as u64) < threshold {
+                wide = u128::from(self.next_u64()) * u128::from(bound);
             }
         }
+        (wide >> 64) as u64
     }
 
     /// A uniform number in `[0, 1)` with 53 random bits.

@@ -264,15 +264,16 @@ fn refine(
     let jobs = ends.iter().map(|&end| {
         let (own, others) = std::mem::take(&mut rest).split_at(end - start);
         rest = others;
-        let job = Job { graph, nodes: &nodes[start..end], place: &place, start, parts: own };
+        let job = Job { graph, nodes: &nodes[start..end], place: &place, start };
         start = end;
-        job
+        (job, own)
     });
     if is_large(graph) {
-        let jobs: Vec<Job<'_>> = jobs.collect();
-        jobs.into_par_iter().for_each(|job| tables.with(|table| job.run(rule, table)));
+        let jobs: Vec<(Job<'_>, Slices<'_>)> = jobs.collect();
+        let run = |(job, parts): (Job<'_>, _)| tables.with(|table| job.run(parts, rule, table));
+        jobs.into_par_iter().for_each(run);
     } else {
-        tables.with(|table| jobs.for_each(|job| job.run(rule, table)));
+        tables.with(|table| jobs.for_each(|(job, parts)| job.run(parts, rule, table)));
     }
     work.give_back(order, tables);
     let of_nodes: Vec<u32> = place.iter().map(|&place| parts.part[place as usize]).collect();
@@ -329,24 +330,28 @@ struct Job<'a> {
     nodes: &'a [u32],
     place: &'a [u32],
     start: usize,
-    parts: Slices<'a>,
 }
 
 impl Job<'_> {
-    fn run(self, rule: &Rule, table: &mut Table) {
+    /// Tells every neighbour within the community, by its number there, with the weight of the edge.
+    #[inline]
+    fn inside(&self, node: u32, mut tell: impl FnMut(usize, f64)) {
+        self.graph.for_each_neighbor(node, |v, w| {
+            let local = (self.place[v as usize] as usize).wrapping_sub(self.start);
+            if local < self.nodes.len() {
+                tell(local, w);
+            }
+        });
+    }
+
+    fn run(&self, parts: Slices<'_>, rule: &Rule, table: &mut Table) {
         if self.nodes.len() == 1 {
             return;
         }
-        let inside = |u: u32| {
-            let local = |v: u32| (self.place[v as usize] as usize).wrapping_sub(self.start);
-            let size = self.nodes.len();
-            let edges = self.graph.weighted_neighbors(u);
-            edges.map(move |(v, w)| (local(v), f64::from(w))).filter(move |&(v, _)| v < size)
-        };
-        let Slices { part, total, outward, alone } = self.parts;
+        let Slices { part, total, outward, alone } = parts;
         let all: f64 = total.iter().sum();
         for (outward, &u) in outward.iter_mut().zip(self.nodes) {
-            *outward = inside(u).map(|(_, w)| w).sum();
+            self.inside(u, |_, w| *outward += w);
         }
         let well = |outward: f64, mass: f64| rule.is_well_connected(outward, mass, all);
         let mut options = Vec::new();
@@ -355,9 +360,7 @@ impl Job<'_> {
             if !alone[i] || !well(outward[i], mass) {
                 continue;
             }
-            for (v, w) in inside(u) {
-                table.add(part[v] - self.start as u32, w);
-            }
+            self.inside(u, |v, w| table.add(part[v] - self.start as u32, w));
             options.clear();
             for &key in &table.keys {
                 let (c, weight) = (key as usize, table.weight[key as usize]);

@@ -329,6 +329,7 @@ pub(super) struct Table {
 }
 
 impl Table {
+    #[inline]
     pub fn add(&mut self, community: u32, weight: f64) {
         let cell = &mut self.weight[community as usize];
         // A cell of edges without weight is listed more than once, which harms nobody.
@@ -339,18 +340,7 @@ impl Table {
     }
 
     fn fill(&mut self, graph: &Graph, node: u32, community: &[u32]) {
-        match graph.weights() {
-            None => {
-                for &v in graph.neighbors(node) {
-                    self.add(community[v as usize], 1.0);
-                }
-            }
-            Some(_) => {
-                for (v, w) in graph.weighted_neighbors(node) {
-                    self.add(community[v as usize], w.into());
-                }
-            }
-        }
+        graph.for_each_neighbor(node, |v, w| self.add(community[v as usize], w));
     }
 
     pub fn clear(&mut self) {

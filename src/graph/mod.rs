@@ -167,6 +167,21 @@ impl Graph {
         self.targets[row].iter().enumerate().map(move |(i, &v)| (v, weight(i)))
     }
 
+    /// Tells every neighbour of `node` with the weight of the edge: as
+    /// [`weighted_neighbors`](Graph::weighted_neighbors), without a question per neighbour whether there
+    /// are weights.
+    #[inline]
+    pub(crate) fn for_each_neighbor(&self, node: u32, mut tell: impl FnMut(u32, f64)) {
+        let row = self.row(node);
+        match &self.weights {
+            None => self.targets[row].iter().for_each(|&v| tell(v, 1.0)),
+            Some(weights) => {
+                let pairs = self.targets[row.clone()].iter().zip(&weights[row]);
+                pairs.for_each(|(&v, &w)| tell(v, w.into()));
+            }
+        }
+    }
+
     /// Every edge once, as (smaller id, larger id, weight), ascending.
     pub fn edges(&self) -> impl Iterator<Item = (u32, u32, f32)> {
         (0..self.num_nodes() as u32).flat_map(move |u| {
@@ -266,16 +281,16 @@ impl Graph {
             let mut part = Rows::new(clusters.len(), true);
             for c in clusters {
                 for &u in members.of(c as u32) {
-                    for (v, w) in self.weighted_neighbors(u) {
+                    self.for_each_neighbor(u, |v, w| {
                         let d = cluster_of[v as usize];
                         if d as usize != c {
                             // Zero weights still make an edge.
                             if sum[d as usize] == 0.0 {
                                 keys.push(d);
                             }
-                            sum[d as usize] += f64::from(w);
+                            sum[d as usize] += w;
                         }
-                    }
+                    });
                 }
                 keys.sort_unstable();
                 keys.dedup();
