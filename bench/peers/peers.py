@@ -378,7 +378,9 @@ PEERS = [
     Peer("single-clustering, Rust", "louvain", None, "single-clustering"),
     Peer("networkx `louvain_communities`", "louvain", networkx_louvain, "networkx", 0.2, LARGE),
     Peer("igraph `community_leiden`", "leiden", igraph_leiden, "igraph"),
-    Peer("leidenalg `find_partition`", "leiden", leidenalg_leiden, "leidenalg"),
+    Peer(
+        "leidenalg `find_partition`", "leiden", leidenalg_leiden, "leidenalg", most_edges=5e6
+    ),
     Peer("networkit `ParallelLeiden`", "leiden", networkit_leiden, "networkit"),
     Peer("single-clustering, Rust", "leiden", None, "single-clustering"),
     Peer("igraph `community_label_propagation`", "label-propagation", igraph_propagation, "igraph"),
