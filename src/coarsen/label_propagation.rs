@@ -91,7 +91,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "join the cluster most neighbours are in, up to a size limit",
     citation: "Raghavan, Albert & Kumara 2007; Meyerhenke, Sanders & Schulz 2014",
     complexity: "O(m) per sweep",
-    nanoseconds: |n, m| 150.0 * n + 60.0 * m,
+    nanoseconds: |n, m| 200.0 * n + 250.0 * m,
     version: 1,
     parameters: &[
         Parameter {

@@ -61,7 +61,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "as louvain, with refined, always connected communities",
     citation: "Traag, Waltman & van Eck 2019",
     complexity: "O(m) per sweep",
-    nanoseconds: |n, m| 500.0 * n + 400.0 * m,
+    nanoseconds: |n, m| 1_000.0 * n + 450.0 * m,
     version: 1,
     parameters: &[
         RESOLUTION,

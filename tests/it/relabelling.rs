@@ -56,7 +56,7 @@ mod zinc {
     use hdse::{Graph, Partition};
 
     const TABLE_HEAD: &str = "\
-# Sensitivity to node order
+## Sensitivity to node order
 
 The same graph with its nodes numbered differently should get the same hierarchy. This table says how
 often it does not: the share of the first 500 training graphs of ZINC, in percent, for which a random

@@ -390,7 +390,7 @@ impl Piece {
         for i in 0..k {
             // Ahead of node i, from the far side: a node opposite is reached by both ways alike.
             let mut sum = 0.0;
-            if k % 2 == 0 {
+            if k.is_multiple_of(2) {
                 sum = self.weight[at(i + k / 2)] / 2.0;
                 self.flow[at(i + k / 2)] += 2.0 * self.weight[i] * sum;
             }
