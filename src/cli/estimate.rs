@@ -37,7 +37,7 @@ pub(super) fn encode(encoder: &Encoder, set: &GraphSet, output: &Output) -> Resu
     let threads = (rayon::current_num_threads() as u64).min(graphs);
     let tables = threads * largest * largest * 5 / 4;
     let kept = nodes * encoder.levels as u64 * 4 + graphs * 64;
-    let memory = windows * window + tables + kept + coarsening_memory(set);
+    let memory = windows * window + tables + kept + coarsening_memory(encoder, set);
     let estimate = Estimate { memory, disk, seconds: seconds(encoder, set)? };
     print(&estimate, output)
 }
@@ -46,27 +46,34 @@ pub(super) fn encode(encoder: &Encoder, set: &GraphSet, output: &Output) -> Resu
 /// and how many clusters there will be nobody knows before.
 pub(super) fn coarsen(encoder: &Encoder, set: &GraphSet, output: &Output) -> Result<()> {
     let nodes: u64 = set.samples.iter().map(|s| s.graph.num_nodes() as u64).sum();
-    let memory = coarsening_memory(set) + nodes * 12 * encoder.levels as u64;
+    let memory = coarsening_memory(encoder, set) + nodes * 12 * encoder.levels as u64;
     let estimate = Estimate { memory, disk: nodes * 4, seconds: seconds(encoder, set)? };
     print(&estimate, output)
 }
 
 /// Working memory of a coarsener and of contraction, on the largest graph, per thread.
-fn coarsening_memory(set: &GraphSet) -> u64 {
-    let size = |g: &Graph| 72 * g.num_nodes() as u64 + 12 * g.num_edges() as u64;
+fn coarsening_memory(encoder: &Encoder, set: &GraphSet) -> u64 {
+    let entry = coarsen::entry(&encoder.describe());
+    let size = |graph: &Graph| {
+        let (n, m) = (graph.num_nodes() as f64, graph.num_edges() as f64);
+        let contraction = 72.0 * n + 12.0 * m;
+        entry.map_or(contraction, |entry| (entry.bytes)(n, m).max(contraction)) as u64
+    };
     let largest = set.samples.iter().map(|s| size(&s.graph)).max().unwrap_or(0);
     largest * (rayon::current_num_threads() as u64).min(set.samples.len() as u64)
+}
+
+/// Time on one core by the rough cost of a kind of coarsener.
+pub(super) fn rough_seconds(coarsener: &str, graph: &Graph) -> f64 {
+    let (n, m) = (graph.num_nodes() as f64, graph.num_edges() as f64);
+    coarsen::entry(coarsener).map_or(10.0 * n, |entry| (entry.nanoseconds)(n, m)) * 1e-9
 }
 
 /// Wall time: of a sample spread over the sizes, scaled up; of one graph, by the cost of its kind.
 fn seconds(encoder: &Encoder, set: &GraphSet) -> Result<f64> {
     let threads = (rayon::current_num_threads() as f64).min(set.samples.len() as f64).max(1.0);
-    let cost = |graph: &Graph| {
-        let (n, m) = (graph.num_nodes() as f64, graph.num_edges() as f64);
-        let name = encoder.describe();
-        let entry = coarsen::ALL.iter().find(|e| name.starts_with(e.name));
-        entry.map_or(10.0 * n, |e| (e.nanoseconds)(n, m)) * 1e-9
-    };
+    let coarsener = encoder.describe();
+    let cost = |graph: &Graph| rough_seconds(&coarsener, graph);
     let graphs: Vec<&Graph> = set.samples.iter().map(|s| &*s.graph).collect();
     let predicted: f64 = graphs.iter().map(|g| cost(g)).sum();
     if graphs.len() < 8 || matches!(encoder.partitions, Partitions::Given { .. }) {
@@ -114,11 +121,13 @@ fn print(estimate: &Estimate, output: &Output) -> Result<()> {
 }
 
 /// "3 s", "12 min", "5.2 h".
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => "1 s".to_string(),
         s if s < 100.0 => format!("{s:.0} s"),
         s if s < 6000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
+        s if s < 500_000.0 => format!("{:.0} h", s / 3600.0),
+        s if s < 50_000_000.0 => format!("{:.0} days", s / 86_400.0),
+        s => format!("{:.0} years", s / 31_557_600.0),
     }
 }

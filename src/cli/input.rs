@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
-use super::output::{Output, count, thousands};
+use super::estimate::{duration, rough_seconds};
+use super::output::{Output, count};
 use crate::coarsen;
 use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, format_of_file};
 use crate::{Error, MemoryLimit, Result};
@@ -146,13 +147,15 @@ impl TypedValueParser for FormatParser {
     }
 }
 
-/// Says so when a choice will take very long.
+/// Says so when the largest graph alone will take very long.
 pub(super) fn warn_if_slow(coarsener: &str, set: &GraphSet, output: &Output) {
-    let largest = set.samples.iter().map(|s| s.graph.num_edges()).max().unwrap_or(0);
-    if coarsener.starts_with("newman") && largest > 20_000 {
+    let seconds = set.samples.iter().map(|sample| rough_seconds(coarsener, &sample.graph));
+    let longest = seconds.fold(0.0, f64::max);
+    if longest > 300.0 {
+        let name = coarsener.split(':').next().unwrap_or(coarsener);
         output.note(&format!(
-            "newman takes time in the square of the edges, and there are {}; louvain is fast",
-            thousands(largest as u64)
+            "{name} takes about {} for a graph of this size; leiden and louvain are fast",
+            duration(longest)
         ));
     }
 }

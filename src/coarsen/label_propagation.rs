@@ -92,6 +92,7 @@ pub(super) const ENTRY: Entry = Entry {
     citation: "Raghavan, Albert & Kumara 2007; Meyerhenke, Sanders & Schulz 2014",
     complexity: "O(m) per sweep",
     nanoseconds: |n, m| 200.0 * n + 250.0 * m,
+    bytes: |n, _| 60.0 * n,
     version: 1,
     parameters: &[
         Parameter {

@@ -62,6 +62,7 @@ pub(super) const ENTRY: Entry = Entry {
     citation: "Traag, Waltman & van Eck 2019",
     complexity: "O(m) per sweep",
     nanoseconds: |n, m| 1_000.0 * n + 450.0 * m,
+    bytes: |n, m| 100.0 * n + 12.0 * m,
     version: 1,
     parameters: &[
         RESOLUTION,

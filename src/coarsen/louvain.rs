@@ -65,6 +65,7 @@ pub(super) const ENTRY: Entry = Entry {
     citation: "Blondel, Guillaume, Lambiotte & Lefebvre 2008",
     complexity: "O(m) per sweep",
     nanoseconds: |n, m| 500.0 * n + 190.0 * m,
+    bytes: |n, m| 72.0 * n + 12.0 * m,
     version: 2,
     parameters: &[RESOLUTION],
     make: |arguments| Ok(Box::new(Louvain { resolution: resolution(arguments)? })),

@@ -89,6 +89,8 @@ pub struct Entry {
     pub complexity: &'static str,
     /// Rough time on one core for n nodes and m edges, in nanoseconds; for estimates.
     pub nanoseconds: fn(n: f64, m: f64) -> f64,
+    /// Rough working memory for n nodes and m edges, in bytes; for estimates.
+    pub bytes: fn(n: f64, m: f64) -> f64,
     /// Raised whenever the same input may give another partition, so that stored results are not
     /// taken for new ones.
     pub version: u32,
@@ -98,13 +100,19 @@ pub struct Entry {
     pub make: fn(&mut Arguments) -> Result<Box<dyn Coarsener>>,
 }
 
+/// The entry of the coarsener that `spec` names, whatever its parameters.
+pub fn entry(spec: &str) -> Option<&'static Entry> {
+    let name = spec.split(':').next().unwrap_or(spec);
+    ALL.iter().find(|entry| entry.name == name)
+}
+
 /// Makes the coarsener that `spec` describes.
 ///
 /// # Errors
 /// If the name or a key is unknown (the nearest one is suggested), or a value is wrong.
 pub fn parse(spec: &str) -> Result<Box<dyn Coarsener>> {
     let (name, arguments) = spec.split_once(':').unwrap_or((spec, ""));
-    let entry = ALL.iter().find(|e| e.name == name).ok_or_else(|| {
+    let entry = entry(spec).ok_or_else(|| {
         Error::config(format!(
             "unknown coarsener `{name}`{} `hdse list coarseners` shows all",
             match did_you_mean(name, ALL.iter().map(|e| e.name)) {

@@ -38,6 +38,7 @@ pub(super) const ENTRY: Entry = Entry {
     citation: "the control of this project's experiments",
     complexity: "O(n)",
     nanoseconds: |n, _| 10.0 * n,
+    bytes: |n, _| 16.0 * n,
     version: 1,
     parameters: &[
         Parameter { name: "clusters", default: "-", help: "number of clusters; overrides ratio" },

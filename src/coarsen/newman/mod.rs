@@ -119,6 +119,10 @@ pub(super) const ENTRY: Entry = Entry {
         let per_edge = if n < search::SCALED_FROM as f64 { 1_000.0 * n } else { 4.0 * n * m };
         1_000.0 * n + per_edge * (m - n).max(0.0)
     },
+    bytes: |n, m| {
+        let kept = if kept::Kept::is_worth(n as usize, m as usize) { 20.0 * n * n } else { 0.0 };
+        100.0 * n + 60.0 * m + kept
+    },
     version: 2,
     parameters: &[
         Parameter {
