@@ -254,75 +254,43 @@ fn refine(
         *cursor += 1;
     }
 
-    let mut parts = Parts {
-        part: (0..n as u32).collect(),
-        total: nodes.iter().map(|&u| mass[u as usize]).collect(),
-        outward: vec![0.0; n],
-        alone: vec![true; n],
+    let part = |(place, &u): (usize, &u32)| Part {
+        of: place as u32,
+        alone: true,
+        mass: mass[u as usize],
+        outward: 0.0,
     };
-    let mut rest = parts.slices();
+    let mut parts: Vec<Part> = nodes.iter().enumerate().map(part).collect();
+    let mut rest = &mut parts[..];
     let mut start = 0;
     let jobs = ends.iter().map(|&end| {
-        let (own, others) = std::mem::take(&mut rest).split_at(end - start);
-        rest = others;
+        let own = rest.split_off_mut(..end - start).expect("communities share out all nodes");
         let job = Job { graph, nodes: &nodes[start..end], place: &place, start };
         start = end;
         (job, own)
     });
     if is_large(graph) {
-        let jobs: Vec<(Job<'_>, Slices<'_>)> = jobs.collect();
+        let jobs: Vec<(Job<'_>, &mut [Part])> = jobs.collect();
         let run = |(job, parts): (Job<'_>, _)| tables.with(|table| job.run(parts, rule, table));
         jobs.into_par_iter().for_each(run);
     } else {
         tables.with(|table| jobs.for_each(|(job, parts)| job.run(parts, rule, table)));
     }
     work.give_back(order, tables);
-    let of_nodes: Vec<u32> = place.iter().map(|&place| parts.part[place as usize]).collect();
+    let of_nodes: Vec<u32> = place.iter().map(|&place| parts[place as usize].of).collect();
     Partition::by_first_node(&of_nodes)
 }
 
-/// All parts, by place; a part has the number of a node it started with.
-struct Parts {
-    /// Part of every node.
-    part: Vec<u32>,
-    /// Mass of every part.
-    total: Vec<f64>,
-    /// Weight from every part to the rest of its community.
-    outward: Vec<f64>,
-    /// Whether a part is a single node.
-    alone: Vec<bool>,
-}
-
-/// A run of [`Parts`].
-#[derive(Default)]
-struct Slices<'a> {
-    part: &'a mut [u32],
-    total: &'a mut [f64],
-    outward: &'a mut [f64],
-    alone: &'a mut [bool],
-}
-
-impl Parts {
-    fn slices(&mut self) -> Slices<'_> {
-        let Parts { part, total, outward, alone } = self;
-        Slices { part, total, outward, alone }
-    }
-}
-
-impl<'a> Slices<'a> {
-    fn split_at(self, middle: usize) -> (Slices<'a>, Slices<'a>) {
-        let (part, part_after) = self.part.split_at_mut(middle);
-        let (total, total_after) = self.total.split_at_mut(middle);
-        let (outward, outward_after) = self.outward.split_at_mut(middle);
-        let (alone, alone_after) = self.alone.split_at_mut(middle);
-        let after = Slices {
-            part: part_after,
-            total: total_after,
-            outward: outward_after,
-            alone: alone_after,
-        };
-        (Slices { part, total, outward, alone }, after)
-    }
+/// A node, by its place, and the part that started with it.
+struct Part {
+    /// The part the node is in.
+    of: u32,
+    /// Whether the node is a part by itself.
+    alone: bool,
+    /// Total mass of the part.
+    mass: f64,
+    /// Weight from the part to the rest of its community.
+    outward: f64,
 }
 
 /// The refinement of one community. Its nodes, and their parts, are numbered from `start`.
@@ -345,38 +313,37 @@ impl Job<'_> {
         });
     }
 
-    fn run(&self, parts: Slices<'_>, rule: &Rule, table: &mut Table) {
+    fn run(&self, parts: &mut [Part], rule: &Rule, table: &mut Table) {
         if self.nodes.len() == 1 {
             return;
         }
-        let Slices { part, total, outward, alone } = parts;
-        let all: f64 = total.iter().sum();
-        for (outward, &u) in outward.iter_mut().zip(self.nodes) {
-            self.inside(u, |_, w| *outward += w);
+        let all: f64 = parts.iter().map(|part| part.mass).sum();
+        for (part, &u) in parts.iter_mut().zip(self.nodes) {
+            self.inside(u, |_, w| part.outward += w);
         }
-        let well = |outward: f64, mass: f64| rule.is_well_connected(outward, mass, all);
-        let mut options = Vec::new();
+        let well = |part: &Part| rule.is_well_connected(part.outward, part.mass, all);
+        let mut options = Vec::with_capacity(8);
         for (i, &u) in self.nodes.iter().enumerate() {
-            let mass = total[i];
-            if !alone[i] || !well(outward[i], mass) {
+            let Part { alone, mass, outward, .. } = parts[i];
+            if !alone || !well(&parts[i]) {
                 continue;
             }
-            self.inside(u, |v, w| table.add(part[v] - self.start as u32, w));
+            self.inside(u, |v, w| table.add(parts[v].of - self.start as u32, w));
             options.clear();
-            for &key in &table.keys {
-                let (c, weight) = (key as usize, table.weight[key as usize]);
-                let gain = weight - rule.scale * mass * total[c];
-                if weight > 0.0 && gain >= 0.0 && well(outward[c], total[c]) {
-                    options.push((key, gain));
+            for &c in &table.keys {
+                let (weight, part) = (table.weight[c as usize], &parts[c as usize]);
+                let gain = weight - rule.scale * mass * part.mass;
+                if weight > 0.0 && gain >= 0.0 && well(part) {
+                    options.push((c, gain));
                 }
             }
-            if let Some(joined) = rule.draw(&options, (self.start + i) as u32) {
-                let c = joined as usize;
-                outward[c] += outward[i] - 2.0 * table.weight[c];
-                total[c] += mass;
-                part[i] = (self.start + c) as u32;
-                alone[i] = false;
-                alone[c] = false;
+            if let Some(c) = rule.draw(&options, (self.start + i) as u32) {
+                parts[i].of = self.start as u32 + c;
+                parts[i].alone = false;
+                let joined = &mut parts[c as usize];
+                joined.outward += outward - 2.0 * table.weight[c as usize];
+                joined.mass += mass;
+                joined.alone = false;
             }
             table.clear();
         }

@@ -237,6 +237,14 @@ impl Rows {
         Rows { offsets, targets: Vec::new(), weights: weighted.then(Vec::new) }
     }
 
+    /// Makes room for that many entries.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        self.targets.reserve(entries);
+        if let Some(weights) = &mut self.weights {
+            weights.reserve(entries);
+        }
+    }
+
     pub(super) fn push(&mut self, row: impl Iterator<Item = (u32, f32)>) {
         for (v, w) in row {
             self.targets.push(v);

@@ -279,6 +279,10 @@ impl Graph {
             let mut sum = vec![0f64; count];
             let mut keys = Vec::new();
             let mut part = Rows::new(clusters.len(), true);
+            if clusters.len() == count {
+                // All rows at once: a small graph, where growing would take most of the time.
+                part.reserve(self.targets.len().min(count * count));
+            }
             for c in clusters {
                 for &u in members.of(c as u32) {
                     self.for_each_neighbor(u, |v, w| {
