@@ -26,6 +26,8 @@ CASES = [
     ("distances", "zinc", "zinc/test.parquet"),
     ("newman", "zinc", "zinc/test.parquet"),
     ("louvain", "zinc", "zinc/test.parquet"),
+    ("leiden", "zinc", "zinc/test.parquet"),
+    ("label-propagation", "zinc", "zinc/test.parquet"),
     ("read", "zinc", "zinc/test.parquet"),
 ]
 
