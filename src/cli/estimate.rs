@@ -57,7 +57,10 @@ fn coarsening_memory(encoder: &Encoder, set: &GraphSet) -> u64 {
     let size = |graph: &Graph| {
         let (n, m) = (graph.num_nodes() as f64, graph.num_edges() as f64);
         let contraction = 72.0 * n + 12.0 * m;
-        entry.map_or(contraction, |entry| (entry.bytes)(n, m).max(contraction)) as u64
+        // Large graphs are worked on by all threads, each with a table of its own.
+        let threads = rayon::current_num_threads() as f64;
+        let tables = if m >= 32_768.0 { 8.0 * n * (threads - 1.0) } else { 0.0 };
+        entry.map_or(contraction, |entry| (entry.bytes)(n, m).max(contraction) + tables) as u64
     };
     let largest = set.samples.iter().map(|s| size(&s.graph)).max().unwrap_or(0);
     largest * (rayon::current_num_threads() as u64).min(set.samples.len() as u64)

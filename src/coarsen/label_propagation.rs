@@ -57,7 +57,7 @@ pub enum MaxSize {
     /// 2√n nodes.
     #[default]
     Root,
-    /// So many nodes.
+    /// So many nodes, at least one.
     Nodes(usize),
     /// Any size.
     Unlimited,
@@ -80,7 +80,7 @@ impl MaxSize {
     fn of(self, num_nodes: usize) -> f64 {
         match self {
             MaxSize::Root => (2.0 * (num_nodes as f64).sqrt()).ceil(),
-            MaxSize::Nodes(nodes) => nodes as f64,
+            MaxSize::Nodes(nodes) => nodes.max(1) as f64,
             MaxSize::Unlimited => f64::INFINITY,
         }
     }
@@ -151,7 +151,7 @@ impl Worth for Room {
     const MAY_LEAVE: bool = false;
 }
 
-/// Puts single nodes together that are drawn to the same cluster.
+/// Puts single nodes together that are drawn to the same cluster, which is full.
 fn two_hop(graph: &Graph, clusters: &Partition, limit: usize, salt: u64) -> Partition {
     let of = clusters.cluster_of();
     let sizes = clusters.sizes();
@@ -169,7 +169,8 @@ fn two_hop(graph: &Graph, clusters: &Partition, limit: usize, salt: u64) -> Part
             (weight, mix(salt ^ u64::from(same[0].0)), same[0].0)
         });
         let most = sums.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        drawn.extend(most.map(|(_, _, c)| (c, u)));
+        let full = |c: u32| sizes[c as usize] as usize >= limit;
+        drawn.extend(most.filter(|&(w, _, c)| w > 0.0 && full(c)).map(|(_, _, c)| (c, u)));
     }
     drawn.sort_unstable();
     let mut labels = of.to_vec();

@@ -101,9 +101,10 @@ impl Coarsener for Leiden {
             context,
         };
         let mut communities = Partition::singletons(graph.num_nodes());
-        let (mut gain, mut quiet) = (f64::INFINITY, 0);
-        for iteration in 0..self.iterations {
-            gain = run.iterate(&mut communities, iteration > 0, gain == 0.0)?;
+        let (mut from, mut quiet) = (From::Nodes, 0);
+        for _ in 0..self.iterations {
+            let gain = run.iterate(&mut communities, from)?;
+            from = if gain == 0.0 { From::Rest } else { From::Result };
             quiet = if gain > ENOUGH * worth.tolerance(graph) { 0 } else { quiet + 1 };
             if quiet == if is_large(graph) { 1 } else { QUIET } {
                 break;
@@ -123,6 +124,18 @@ const ENOUGH: f64 = 3.0;
 /// On a small graph, it is the last of so many in a row that gain nothing: draws differ.
 const QUIET: usize = 2;
 
+/// What an iteration starts from.
+#[derive(Clone, Copy, PartialEq)]
+enum From {
+    /// Single nodes.
+    Nodes,
+    /// The result of an iteration: no merging of whole communities gains, so that if neither nodes nor
+    /// the parts of communities have anything to gain, that is all.
+    Result,
+    /// The result of one that gained nothing: besides, every node is in its best community.
+    Rest,
+}
+
 /// What stays the same from iteration to iteration.
 struct Run<'a> {
     graph: &'a Graph,
@@ -137,15 +150,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// From one partition to a better one; returns how much better it is.
     ///
-    /// If the partition is `from_before`, the result of an iteration, no merging of whole communities
-    /// gains; so that if neither nodes nor the parts of communities have anything to gain, that is all.
-    /// If that one was `quiet`, it left every node in its best community.
-    fn iterate(
-        &mut self,
-        partition: &mut Partition,
-        from_before: bool,
-        quiet: bool,
-    ) -> Result<f64> {
+    fn iterate(&mut self, partition: &mut Partition, from: From) -> Result<f64> {
         let Run { graph, degrees, worth, theta, stream, work, context } = self;
         let mut until = Until { gain: worth.tolerance(graph), ..Until::NO_MOVE_IS_LEFT };
         // The part that every node of the graph is in, and the community every part starts in.
@@ -156,14 +161,14 @@ impl Run<'_> {
         let mut gain = 0.0;
         for level in 0.. {
             let current = merged.as_ref().unwrap_or(graph);
-            let communities = if level == 0 && quiet {
+            let communities = if level == 0 && from == From::Rest {
                 partition.clone()
             } else {
                 let mut moving = Moving::new(current, &mass, start, *worth, stream, work);
                 gain += moving.run(until, stream, context)?;
                 moving.communities()
             };
-            if level == 1 && from_before && gain == 0.0 {
+            if level == 1 && from != From::Nodes && gain == 0.0 {
                 break;
             }
             if communities.num_clusters() == current.num_nodes() {
@@ -328,12 +333,16 @@ impl Job<'_> {
             if !alone || !well(&parts[i]) {
                 continue;
             }
-            self.inside(u, |v, w| table.add(parts[v].of - self.start as u32, w));
+            self.inside(u, |v, w| {
+                if w > 0.0 {
+                    table.add(parts[v].of - self.start as u32, w);
+                }
+            });
             options.clear();
             for &c in &table.keys {
                 let (weight, part) = (table.weight[c as usize], &parts[c as usize]);
                 let gain = weight - rule.scale * mass * part.mass;
-                if weight > 0.0 && gain >= 0.0 && well(part) {
+                if gain >= 0.0 && well(part) {
                     options.push((c, gain));
                 }
             }

@@ -85,10 +85,11 @@ impl Coarsener for Louvain {
             let current = levels.last().map_or(graph, |level| &level.merged);
             let own = (0..current.num_nodes() as u32).collect();
             let mut moving = Moving::new(current, &mass, own, worth, &mut stream, &mut work);
-            if moving.run(until, &mut stream, context)? == 0.0 {
+            let gain = moving.run(until, &mut stream, context)?;
+            let communities = moving.communities();
+            if gain == 0.0 || communities.num_clusters() == current.num_nodes() {
                 break Partition::singletons(current.num_nodes());
             }
-            let communities = moving.communities();
             let merged = current.contract(&communities);
             let merged_mass = merge(&mass, &communities);
             levels.push(Level {

@@ -260,7 +260,7 @@ impl<'a, W: Worth> Moving<'a, W> {
         for &c in table.keys.iter().filter(|&&c| c != here) {
             let weight = table.weight[c as usize];
             let value = worth(c, weight);
-            let equal = (value - best).abs() <= margin;
+            let equal = (value - best).abs() <= margin && value > stay + margin;
             if value > best + margin || equal && to != here && self.comes_first(c, to) {
                 (to, best, weight_there) = (c, value, weight);
             }
@@ -278,6 +278,9 @@ impl<'a, W: Worth> Moving<'a, W> {
         let mass = self.mass[node as usize];
         let here = self.community[node as usize] as usize;
         let stay = self.worth.worth(weight_here, mass, self.work.total[here] - mass);
+        if to == NEW && self.work.size[here] == 1 {
+            return None;
+        }
         let others = if to == NEW { 0.0 } else { self.work.total[to as usize] };
         let gain = self.worth.worth(weight_there, mass, others) - stay;
         (gain > MARGIN * (weight_here + mass)).then_some(Move { gain, ..chosen })
@@ -360,7 +363,8 @@ impl Tables {
         for table in &mut self.0[..threads] {
             let table = table.get_mut().expect("no panic while a table is lent");
             if table.weight.len() < communities {
-                table.weight.resize(communities, 0.0);
+                // Anew, not grown: memory that is never touched then costs nothing.
+                table.weight = vec![0.0; communities];
             }
         }
     }

@@ -194,12 +194,15 @@ fn simplify<E: Entry>(
         while read < end {
             let neighbor = entries[read].key() >> 1;
             let mut listed = [0u64; 2];
-            let mut weight = 0.0;
+            // By direction, so that both ends add up the same way.
+            let mut sums = [0.0; 2];
             while read < end && entries[read].key() >> 1 == neighbor {
-                listed[(entries[read].key() & 1) as usize] += 1;
-                weight += f64::from(entries[read].weight());
+                let direction = (entries[read].key() & 1) as usize;
+                listed[direction] += 1;
+                sums[direction] += f64::from(entries[read].weight());
                 read += 1;
             }
+            let weight = sums[0] + sums[1];
             // Every edge is seen from both ends; report it once.
             if u < neighbor as usize {
                 repairs.duplicates += listed.iter().map(|l| l.saturating_sub(1)).sum::<u64>();

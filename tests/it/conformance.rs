@@ -9,6 +9,10 @@ use proptest::prelude::*;
 /// Those whose clusters hang together.
 const CONNECTED: &[&str] = &["newman", "leiden"];
 
+fn ring(n: u32) -> Graph {
+    graph(n as usize, &(0..n).map(|v| (v, (v + 1) % n)).collect::<Vec<_>>())
+}
+
 fn path(n: u32) -> Graph {
     graph(n as usize, &(1..n).map(|v| (v - 1, v)).collect::<Vec<_>>())
 }
@@ -123,7 +127,7 @@ fn partitions_are_valid_and_nest() {
 /// or two would be, so only three are built.
 #[test]
 fn large_graphs_are_coarsened() {
-    let graphs = [("star", star(100_000)), ("path", path(1_000_000))];
+    let graphs = [("star", star(100_000)), ("path", path(1_000_000)), ("ring", ring(1_000_000))];
     for entry in coarsen::ALL {
         for (name, graph) in &graphs {
             let start = std::time::Instant::now();

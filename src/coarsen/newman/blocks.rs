@@ -24,13 +24,18 @@ use super::components::Components;
 use super::kept::Kept;
 use super::search::{SCALED_FROM, Search, View};
 use super::{Dissolve, ROUNDING};
+use crate::monitor::{self, Monitor};
 use crate::{Graph, Result};
+
+/// Most bytes for kept blocks together; others are searched anew.
+pub(super) const KEEP_BYTES: usize = 1 << 30;
 
 /// Number of a block that is a bridge.
 const BRIDGE: u32 = 0;
 
 pub(super) struct Blocks<'a> {
     graph: &'a Graph,
+    monitor: &'a dyn Monitor,
     ends: Vec<(u32, u32)>,
     left: Adjacency,
     /// Of every edge that is left, every pair of nodes counted once from each end.
@@ -41,7 +46,9 @@ pub(super) struct Blocks<'a> {
     position: Vec<u32>,
     next_block: u32,
     kept: BTreeMap<u32, Kept>,
-    components: Components,
+    /// Bytes of memory that may still be used for kept blocks.
+    left_to_keep: usize,
+    pub components: Components,
     highest: Vec<Highest>,
     walk: Walk,
     piece: Piece,
@@ -55,17 +62,19 @@ struct Highest {
 }
 
 impl<'a> Dissolve<'a> for Blocks<'a> {
-    fn new(graph: &'a Graph) -> Result<Self> {
+    fn new(graph: &'a Graph, monitor: &'a dyn Monitor) -> Result<Self> {
         let n = graph.num_nodes();
         let (left, ends) = Adjacency::of_graph(graph);
         let components = Components::new(graph);
         let mut this = Blocks {
             graph,
+            monitor,
             betweenness: vec![0.0; ends.len()],
             block: vec![BRIDGE; ends.len()],
             position: Vec::new(),
             next_block: BRIDGE + 1,
             kept: BTreeMap::new(),
+            left_to_keep: KEEP_BYTES,
             highest: Vec::with_capacity(components.count()),
             components,
             walk: Walk::new(n),
@@ -76,7 +85,7 @@ impl<'a> Dissolve<'a> for Blocks<'a> {
         for c in 0..this.components.count() as u32 {
             this.highest.push(Highest::default());
             this.walk.run(&this.left, this.components.nodes(c)[0]);
-            this.accumulate(None);
+            this.accumulate(None)?;
             this.find_highest(c);
         }
         Ok(this)
@@ -107,17 +116,17 @@ impl<'a> Dissolve<'a> for Blocks<'a> {
         self.left.remove(edge, (u, v));
         if block == BRIDGE {
             self.walk.run(&self.left, u);
-            self.accumulate(None);
+            self.accumulate(None)?;
             let first = std::mem::take(&mut self.walk.order);
             self.walk.run(&self.left, v);
-            self.accumulate(None);
+            self.accumulate(None)?;
             let new = self.components.split(self.graph, &self.left, &first, &self.walk.order);
             self.walk.spare = first;
             self.highest.push(Highest::default());
             self.find_highest(new);
         } else {
             self.walk.run(&self.left, u);
-            self.accumulate(Some((edge, block)));
+            self.accumulate(Some((edge, block)))?;
         }
         self.find_highest(component);
         Ok(block == BRIDGE)
@@ -136,6 +145,7 @@ impl Blocks<'_> {
         tied.clear();
         for edge in edges {
             let b = self.betweenness[edge as usize];
+            debug_assert!(b.is_finite());
             if b >= *value * (1.0 - ROUNDING) {
                 if b * (1.0 - ROUNDING) > *value {
                     tied.clear();
@@ -148,11 +158,11 @@ impl Blocks<'_> {
 
     /// Betweenness of all edges that the walk has passed; if one was `removed` from a block, only of
     /// those in that block.
-    fn accumulate(&mut self, removed: Option<(u32, u32)>) {
+    fn accumulate(&mut self, removed: Option<(u32, u32)>) -> Result<()> {
         if let Some((edge, block)) = removed
             && let Some(kept) = self.kept.get_mut(&block)
         {
-            kept.remove(self.position[edge as usize]);
+            kept.remove(self.position[edge as usize], self.monitor)?;
         }
         let walk = &self.walk;
         let total = walk.order.len() as f64;
@@ -177,7 +187,7 @@ impl Blocks<'_> {
             if let Some(kept) = self.kept.get_mut(&old)
                 && worth
                 && kept.size() == size
-                && kept.reweigh(|node| self.piece.weight_of(node))
+                && kept.reweigh(|node| self.piece.weight_of(node), self.monitor)?
             {
                 for &e in edges {
                     let position = self.position[e as usize] as usize;
@@ -185,31 +195,36 @@ impl Blocks<'_> {
                 }
                 continue;
             }
-            let spare = self.kept.remove(&old);
+            if let Some(kept) = self.kept.remove(&old) {
+                self.left_to_keep += Kept::bytes(kept.capacity());
+            }
             let number = self.next_block;
-            self.next_block += 1;
+            self.next_block = number.wrapping_add(1).max(BRIDGE + 1);
             for &e in edges {
                 self.block[e as usize] = number;
             }
             let flow = if size.0 == size.1 {
                 self.piece.around();
                 &self.piece.flow
-            } else if worth {
+            } else if worth && Kept::bytes(size.0) <= self.left_to_keep {
+                self.left_to_keep -= Kept::bytes(size.0);
                 self.position.resize(self.ends.len(), 0);
                 for (i, &e) in edges.iter().enumerate() {
                     self.position[e as usize] = i as u32;
                 }
-                let kept = self.kept.entry(number).or_insert(spare.unwrap_or_default());
-                kept.fill(&self.piece.nodes, &self.piece.weight, &self.piece.ends);
+                let kept = self.kept.entry(number).or_default();
+                let Piece { nodes, weight, ends, .. } = &self.piece;
+                kept.fill(nodes, weight, ends, self.monitor)?;
                 kept.flow()
             } else {
-                self.piece.search();
+                self.piece.search(self.monitor)?;
                 &self.piece.flow
             };
             for (&e, &flow) in edges.iter().zip(flow) {
                 self.betweenness[e as usize] = flow;
             }
         }
+        Ok(())
     }
 }
 
@@ -335,6 +350,9 @@ struct Piece {
     distance: Vec<u32>,
     paths: Vec<f64>,
     dependency: Vec<f64>,
+    /// Weights three times around a ring, and their running sum.
+    rounds: Vec<f64>,
+    sums: Vec<f64>,
 }
 
 impl Piece {
@@ -383,35 +401,53 @@ impl Piece {
 
     /// A ring. The walk left its edges in order around: node i lies between edges i and i + 1, the last
     /// node between the last edge and edge 0.
+    ///
+    /// Of k nodes, each reaches the h = (k − 1) / 2 ahead of it on this way. With P the running sum of
+    /// weights, edge e carries from the nodes i = e − h … e − 1 behind it Σ w_i (P(i + h) − P(e − 1)),
+    /// and as much the other way. The node opposite, if k is even, is reached by both ways alike.
     fn around(&mut self) {
         let k = self.weight.len();
-        let half = (k - 1) / 2;
-        let at = |i: usize| if i >= k { i - k } else { i };
-        for i in 0..k {
-            // Ahead of node i, from the far side: a node opposite is reached by both ways alike.
-            let mut sum = 0.0;
-            if k.is_multiple_of(2) {
-                sum = self.weight[at(i + k / 2)] / 2.0;
-                self.flow[at(i + k / 2)] += 2.0 * self.weight[i] * sum;
-            }
-            for j in (1..=half).rev() {
-                sum += self.weight[at(i + j)];
-                self.flow[at(i + j)] += 2.0 * self.weight[i] * sum;
-            }
+        let (half, even) = ((k - 1) / 2, k.is_multiple_of(2));
+        let Piece { weight: once, rounds, sums, flow, .. } = self;
+        rounds.clear();
+        for _ in 0..3 {
+            rounds.extend_from_slice(once);
+        }
+        sums.clear();
+        sums.extend(rounds.iter().scan(0.0, |sum, w| {
+            *sum += w;
+            Some(*sum)
+        }));
+        let weight = |i: usize| rounds[i];
+        // Sums over the nodes behind edge k, then moved ahead edge by edge.
+        let (mut ahead, mut behind, mut opposite) = (0.0, 0.0, 0.0);
+        let term = |i: usize| weight(i) * sums[i + half];
+        let pair = |i: usize| if even { weight(i) * weight(i + k / 2) } else { 0.0 };
+        for i in k - half..k {
+            ahead += term(i);
+            behind += weight(i);
+        }
+        for i in k - k / 2..k {
+            opposite += pair(i);
+        }
+        for e in k..2 * k {
+            flow[e - k] = 2.0 * (ahead - sums[e - 1] * behind) + opposite;
+            ahead += term(e) - term(e - half);
+            behind += weight(e) - weight(e - half);
+            opposite += pair(e) - pair(e - k / 2);
         }
     }
 
     /// Any block: a search from every node.
-    fn search(&mut self) {
+    fn search(&mut self, monitor: &dyn Monitor) -> Result<()> {
         self.graph.fill(self.weight.len(), self.ends.iter().copied());
-        if self.weight.len() < SCALED_FROM {
-            self.search_as::<false>()
-        } else {
-            self.search_as::<true>()
+        match self.weight.len() < SCALED_FROM {
+            true => self.search_as::<false>(monitor),
+            false => self.search_as::<true>(monitor),
         }
     }
 
-    fn search_as<const SCALED: bool>(&mut self) {
+    fn search_as<const SCALED: bool>(&mut self, monitor: &dyn Monitor) -> Result<()> {
         let n = self.weight.len();
         self.distance.resize(n, 0);
         self.paths.resize(n, 0.0);
@@ -423,11 +459,13 @@ impl Piece {
             dependency: &mut dependency[..n],
         };
         for source in 0..n {
+            monitor::check(monitor)?;
             search.forward::<SCALED>(graph, source as u32, &mut view);
             let factor = weight[source];
             search.backward::<SCALED>(graph, weight, &mut view, |edge, amount| {
                 flow[edge as usize] += factor * amount;
             });
         }
+        Ok(())
     }
 }

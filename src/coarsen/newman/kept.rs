@@ -20,6 +20,8 @@ use std::cmp::Ordering;
 
 use super::adjacency::Adjacency;
 use super::search::{SCALED_FROM, Search, UNSEEN, View};
+use crate::Result;
+use crate::monitor::{self, Monitor};
 
 /// Nodes from which a block is worth keeping, and edges per node.
 const WORTH_NODES: usize = 16;
@@ -67,13 +69,24 @@ enum Mark {
 }
 
 impl Kept {
+    /// Memory for a block, in bytes.
+    pub fn bytes(nodes: usize) -> usize {
+        20 * nodes * nodes
+    }
+
     /// Whether a block of this size is to be kept.
     pub fn is_worth(nodes: usize, edges: usize) -> bool {
         (WORTH_NODES..SCALED_FROM).contains(&nodes) && edges >= WORTH_EDGES * nodes
     }
 
     /// Takes a block: its nodes with their weights, and the ends of its edges.
-    pub fn fill(&mut self, nodes: &[u32], weight: &[f64], ends: &[(u32, u32)]) {
+    pub fn fill(
+        &mut self,
+        nodes: &[u32],
+        weight: &[f64],
+        ends: &[(u32, u32)],
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
         let n = nodes.len();
         nodes.clone_into(&mut self.nodes);
         weight.clone_into(&mut self.weight);
@@ -90,7 +103,12 @@ impl Kept {
         self.touched.mark.resize(n, Mark::No);
         self.touched.paths.resize(n, 0.0);
         self.touched.dependency.resize(n, 0.0);
-        self.renew();
+        self.renew(monitor)
+    }
+
+    /// Number of nodes it was filled with.
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Number of nodes and edges that are left.
@@ -98,13 +116,13 @@ impl Kept {
         (self.nodes_left, self.edges_left)
     }
 
-    /// Flow along every edge, from all sources; 0 where the edge is gone.
+    /// Flow along every edge that is left, from all sources.
     pub fn flow(&self) -> &[f64] {
         &self.flow
     }
 
     /// Takes an edge away that is no bridge; nodes that are left with one edge are folded.
-    pub fn remove(&mut self, edge: u32) {
+    pub fn remove(&mut self, edge: u32, monitor: &dyn Monitor) -> Result<()> {
         let (a, b) = self.ends[edge as usize];
         self.take(edge);
         self.flow[edge as usize] = 0.0;
@@ -120,34 +138,39 @@ impl Kept {
                 Ordering::Equal => continue,
                 Ordering::Greater => (b, a),
             };
-            if self.has_neighbor_at(row, below, self.distance[row + above as usize], below) {
+            if self.has_neighbor_at(row, below, self.distance[row + above as usize], None) {
                 self.update(source, above, below);
             } else if self.can_sink(row, below) {
                 self.sink(source, above, below);
             } else {
+                monitor::check(monitor)?;
                 self.replace(source);
             }
         }
         for end in [a, b] {
             self.fold(end);
         }
-        self.count_update();
+        self.count_update(monitor)
     }
 
     /// Sets the weights of all nodes to what they have become. False if that would take a new search.
-    pub fn reweigh(&mut self, weight_of: impl Fn(u32) -> f64) -> bool {
+    pub fn reweigh(
+        &mut self,
+        weight_of: impl Fn(u32) -> f64,
+        monitor: &dyn Monitor,
+    ) -> Result<bool> {
         let changed =
             |i: &usize| self.weight[*i] > 0.0 && weight_of(self.nodes[*i]) != self.weight[*i];
         let mut all = (0..self.nodes.len()).filter(changed);
         let (first, second) = (all.next(), all.next());
         drop(all);
         match (first, second) {
-            (None, _) => true,
-            (Some(_), Some(_)) => false,
+            (None, _) => Ok(true),
+            (Some(_), Some(_)) => Ok(false),
             (Some(node), None) => {
                 self.set_weight(node, weight_of(self.nodes[node]));
-                self.count_update();
-                true
+                self.count_update(monitor)?;
+                Ok(true)
             }
         }
     }
@@ -157,11 +180,9 @@ impl Kept {
         self.edges_left -= 1;
     }
 
-    fn count_update(&mut self) {
+    fn count_update(&mut self, monitor: &dyn Monitor) -> Result<()> {
         self.updates += 1;
-        if self.updates == RENEW {
-            self.renew();
-        }
+        if self.updates == RENEW { self.renew(monitor) } else { Ok(()) }
     }
 
     /// Lets the only neighbour of a node stand for it, and so on.
@@ -198,15 +219,17 @@ impl Kept {
     }
 
     /// All searches anew.
-    fn renew(&mut self) {
+    fn renew(&mut self, monitor: &dyn Monitor) -> Result<()> {
         self.updates = 0;
         self.flow.clear();
         self.flow.resize(self.ends.len(), 0.0);
         for source in 0..self.weight.len() as u32 {
             if self.weight[source as usize] > 0.0 {
+                monitor::check(monitor)?;
                 self.add(source);
             }
         }
+        Ok(())
     }
 
     /// Makes the search from a node and adds its flows.
@@ -243,9 +266,10 @@ impl Kept {
         }
     }
 
-    fn has_neighbor_at(&self, row: usize, node: u32, layer: u32, but: u32) -> bool {
+    /// Whether a node has a neighbour in a layer, besides `but`.
+    fn has_neighbor_at(&self, row: usize, node: u32, layer: u32, but: Option<u32>) -> bool {
         let mut neighbors = self.graph.row(node).iter().map(|entry| entry.node);
-        neighbors.any(|v| self.distance[row + v as usize] == layer && v != but)
+        neighbors.any(|v| self.distance[row + v as usize] == layer && Some(v) != but)
     }
 
     /// Whether a node that lost its last neighbour above has one beside, and those below have another
@@ -253,10 +277,10 @@ impl Kept {
     fn can_sink(&self, row: usize, node: u32) -> bool {
         let layer = self.distance[row + node as usize];
         let mut neighbors = self.graph.row(node).iter().map(|entry| entry.node);
-        self.has_neighbor_at(row, node, layer, node)
+        self.has_neighbor_at(row, node, layer, None)
             && neighbors.all(|v| {
                 self.distance[row + v as usize] <= layer
-                    || self.has_neighbor_at(row, v, layer, node)
+                    || self.has_neighbor_at(row, v, layer, Some(node))
             })
     }
 

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 
+use super::Dissolve;
 use super::adjacency::Adjacency;
 use super::components::Components;
 use super::ratio::Ratio;
-use super::{Dissolve, ROUNDING};
+use crate::monitor::{self, Monitor};
 use crate::{Error, Graph, Result};
 
 /// Arithmetic that may run out of digits.
@@ -21,6 +22,8 @@ pub(super) trait Number: Copy + PartialOrd {
     fn ties_with(self, highest: Self) -> bool;
 }
 
+/// What the tests compare with.
+#[cfg(test)]
 impl Number for f64 {
     fn whole(number: u32) -> f64 {
         number.into()
@@ -35,7 +38,7 @@ impl Number for f64 {
         Some(self / other)
     }
     fn ties_with(self, highest: f64) -> bool {
-        self >= highest * (1.0 - ROUNDING)
+        self >= highest * (1.0 - super::ROUNDING)
     }
 }
 
@@ -59,6 +62,7 @@ impl Number for Ratio {
 
 pub(super) struct Plain<'a, N> {
     graph: &'a Graph,
+    monitor: &'a dyn Monitor,
     ends: Vec<(u32, u32)>,
     left: Adjacency,
     /// Nothing once removed.
@@ -67,11 +71,11 @@ pub(super) struct Plain<'a, N> {
 }
 
 impl<'a, N: Number> Dissolve<'a> for Plain<'a, N> {
-    fn new(graph: &'a Graph) -> Result<Self> {
+    fn new(graph: &'a Graph, monitor: &'a dyn Monitor) -> Result<Self> {
         let (left, ends) = Adjacency::of_graph(graph);
         let betweenness = vec![Some(N::whole(0)); ends.len()];
         let components = Components::new(graph);
-        let mut this = Plain { graph, ends, left, betweenness, components };
+        let mut this = Plain { graph, monitor, ends, left, betweenness, components };
         for c in 0..this.components.count() as u32 {
             this.accumulate(c)?;
         }
@@ -138,6 +142,7 @@ impl<N: Number> Plain<'_, N> {
             }
         }
         for &source in self.components.nodes(component) {
+            monitor::check(self.monitor)?;
             add_from(source, &self.left, &mut self.betweenness).ok_or_else(|| {
                 Error::config(format!(
                     "exact fractions outgrow 128 bits on a graph of {} nodes and {} edges; \

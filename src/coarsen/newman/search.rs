@@ -11,8 +11,8 @@ pub(super) const UNSEEN: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct Search {
     pub order: Vec<u32>,
-    /// Per layer from 1: whether its path counts were divided by [`HUGE`].
-    shrunk: Vec<bool>,
+    /// Of every node: how often its path count was divided by [`HUGE`].
+    scale: Vec<u32>,
 }
 
 /// What is known of every node, seen from one source.
@@ -22,8 +22,8 @@ pub(super) struct View<'a> {
     pub dependency: &'a mut [f64],
 }
 
-/// From how many nodes on path counts could overflow, and are scaled layer by layer; only ratios
-/// between layers matter. The paths between two nodes number at most the product of the sizes of the
+/// From how many nodes on path counts could overflow, and are divided where they grow huge; only ratios
+/// of neighbours matter. The paths between two nodes number at most the product of the sizes of the
 /// layers between them, so 3^(n / 3): below 1e240 for 1,500 nodes.
 pub(super) const SCALED_FROM: usize = 1_500;
 const HUGE: f64 = 1e200;
@@ -42,19 +42,12 @@ impl Search {
         view.paths[source as usize] = 1.0;
         self.order.clear();
         self.order.push(source);
-        self.shrunk.clear();
-        let (mut head, mut layer_end, mut most) = (0, 1, 1.0);
+        if SCALED {
+            self.scale.clear();
+            self.scale.resize(graph.num_nodes(), 0);
+        }
+        let mut head = 0;
         while head < self.order.len() {
-            if SCALED && head == layer_end {
-                layer_end = self.order.len();
-                self.shrunk.push(most > HUGE);
-                if most > HUGE {
-                    for &v in &self.order[head..layer_end] {
-                        view.paths[v as usize] /= HUGE;
-                    }
-                    most = 1.0;
-                }
-            }
             let u = self.order[head];
             head += 1;
             let next = view.distance[u as usize] + 1;
@@ -65,13 +58,24 @@ impl Search {
                     self.order.push(v);
                 }
                 if view.distance[v as usize] == next {
-                    view.paths[v as usize] += paths;
                     if SCALED {
-                        most = most.max(view.paths[v as usize]);
+                        self.add_scaled(u, v, view.paths);
+                    } else {
+                        view.paths[v as usize] += paths;
                     }
                 }
             }
         }
+    }
+
+    /// Adds the paths to `u` to those to `v`.
+    fn add_scaled(&mut self, u: u32, v: u32, paths: &mut [f64]) {
+        let (u, v) = (u as usize, v as usize);
+        let (of_u, of_v) = (self.scale[u], self.scale[v]);
+        let sum =
+            paths[u] / huge(of_v.saturating_sub(of_u)) + paths[v] / huge(of_u.saturating_sub(of_v));
+        self.scale[v] = of_u.max(of_v) + u32::from(sum > HUGE);
+        paths[v] = if sum > HUGE { sum / HUGE } else { sum };
     }
 
     /// What flows along every edge from the source: `flow` is told edge and amount.
@@ -85,19 +89,27 @@ impl Search {
         view.dependency.fill(0.0);
         for &v in self.order[1..].iter().rev() {
             let layer = view.distance[v as usize];
-            let mut share =
-                (weight[v as usize] + view.dependency[v as usize]) / view.paths[v as usize];
-            if SCALED && self.shrunk[layer as usize - 1] {
-                share /= HUGE;
-            }
+            let share = (weight[v as usize] + view.dependency[v as usize]) / view.paths[v as usize];
             for entry in graph.row(v) {
                 let u = entry.node as usize;
                 if view.distance[u] + 1 == layer {
-                    let amount = view.paths[u] * share;
+                    let mut amount = view.paths[u] * share;
+                    if SCALED {
+                        amount /= huge(self.scale[v as usize] - self.scale[u]);
+                    }
                     flow(entry.edge, amount);
                     view.dependency[u] += amount;
                 }
             }
         }
+    }
+}
+
+/// [`HUGE`] to the power of `times`: 1, itself, or infinity.
+fn huge(times: u32) -> f64 {
+    match times {
+        0 => 1.0,
+        1 => HUGE,
+        _ => f64::INFINITY,
     }
 }
