@@ -243,7 +243,7 @@ fn refine(
 ) -> Partition {
     let n = graph.num_nodes();
     // Nodes by community, within each in an order drawn by seed; a node's place there is its number.
-    let order = work.order(n, stream);
+    let order = work.order(graph, stream);
     let tables = work.tables(graph);
     let mut ends: Vec<usize> = communities.sizes().iter().map(|&size| size as usize).collect();
     let mut end = 0;

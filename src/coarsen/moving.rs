@@ -60,12 +60,20 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// All nodes, in an order drawn from the stream.
-    pub fn order(&mut self, nodes: usize, stream: &mut Stream) -> Vec<u32> {
+    /// All nodes, in an order drawn from the stream. Nodes of a large graph stay together in runs, so
+    /// that its rows are read from memory as they lie there.
+    pub fn order(&mut self, graph: &Graph, stream: &mut Stream) -> Vec<u32> {
+        let nodes = graph.num_nodes() as u32;
         let mut order = std::mem::take(&mut self.order);
         order.clear();
-        order.extend(0..nodes as u32);
-        stream.shuffle(&mut order);
+        if is_large(graph) {
+            let mut runs: Vec<u32> = (0..nodes).step_by(RUN as usize).collect();
+            stream.shuffle(&mut runs);
+            order.extend(runs.into_iter().flat_map(|start| start..(start + RUN).min(nodes)));
+        } else {
+            order.extend(0..nodes);
+            stream.shuffle(&mut order);
+        }
         order
     }
 
@@ -104,6 +112,8 @@ pub(super) fn is_large(graph: &Graph) -> bool {
 /// A batch is this part of all nodes, and not fewer than so many.
 const BATCHES: usize = 256;
 const LEAST_BATCH: usize = 2048;
+/// Nodes of a large graph that are visited in a row.
+const RUN: u32 = 64;
 /// What a task takes from a batch.
 const TASK: usize = 256;
 
@@ -153,7 +163,7 @@ impl<'a, W: Worth> Moving<'a, W> {
 
     /// Moves nodes until no move gains, or as told. The total gain: above 0 if any moved.
     pub fn run(&mut self, until: Until, stream: &mut Stream, context: &Context<'_>) -> Result<f64> {
-        let order = self.work.order(self.graph.num_nodes(), stream);
+        let order = self.work.order(self.graph, stream);
         let tables = self.work.tables(self.graph);
         let mut total = 0.0;
         for _ in 0..until.sweeps {
