@@ -110,7 +110,7 @@ impl Coarsener for Leiden {
                 break;
             }
         }
-        Ok(connected(graph, communities))
+        Ok(connected(graph, &communities))
     }
 
     fn describe(&self) -> String {
@@ -360,30 +360,9 @@ impl Job<'_> {
 }
 
 /// Takes communities apart that are not connected.
-fn connected(graph: &Graph, communities: Partition) -> Partition {
+fn connected(graph: &Graph, communities: &Partition) -> Partition {
     let of = communities.cluster_of();
-    let mut component = vec![u32::MAX; of.len()];
-    let (mut count, mut stack) = (0, Vec::new());
-    for root in 0..of.len() as u32 {
-        if component[root as usize] != u32::MAX {
-            continue;
-        }
-        component[root as usize] = count;
-        stack.push(root);
-        while let Some(u) = stack.pop() {
-            for &v in graph.neighbors(u) {
-                if component[v as usize] == u32::MAX && of[v as usize] == of[u as usize] {
-                    component[v as usize] = count;
-                    stack.push(v);
-                }
-            }
-        }
-        count += 1;
-    }
-    if count as usize == communities.num_clusters() {
-        return communities;
-    }
-    Partition::by_first_node(&component)
+    graph.components_by(|u, v| of[u as usize] == of[v as usize])
 }
 
 #[cfg(test)]
@@ -406,7 +385,7 @@ mod tests {
             let rule = Rule { scale, theta: 0.1, salt: stream.next_u64() };
             let parts =
                 refine(&graph, &mass, &communities, &rule, &mut stream, &mut Workspace::default());
-            assert_eq!(connected(&graph, parts.clone()), parts);
+            assert_eq!(connected(&graph, &parts), parts);
             let members = parts.members();
             for part in 0..parts.num_clusters() as u32 {
                 let nodes = members.of(part);
@@ -433,6 +412,6 @@ mod tests {
     fn what_is_not_connected_is_taken_apart() {
         let (graph, _) = Graph::from_pairs(5, &[(0, 1), (2, 3)]).unwrap();
         let together = Partition::new(vec![0, 0, 0, 1, 1]).unwrap();
-        assert_eq!(connected(&graph, together).cluster_of(), [0, 0, 1, 2, 3]);
+        assert_eq!(connected(&graph, &together).cluster_of(), [0, 0, 1, 2, 3]);
     }
 }

@@ -155,9 +155,7 @@ impl Modularity {
         let total: f64 = degrees.iter().sum();
         Modularity { scale: if total > 0.0 { resolution / total } else { 0.0 }, total }
     }
-}
 
-impl Modularity {
     /// Average weight of the edges of the graph.
     pub fn mean_weight(&self, graph: &Graph) -> f64 {
         self.total / graph.targets().len().max(1) as f64

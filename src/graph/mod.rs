@@ -214,6 +214,11 @@ impl Graph {
 
     /// Connected components, numbered by their smallest node. O(n + m).
     pub fn components(&self) -> Partition {
+        self.components_by(|_, _| true)
+    }
+
+    /// Components that only some of the edges make: those whose ends `joins` approves.
+    pub(crate) fn components_by(&self, joins: impl Fn(u32, u32) -> bool) -> Partition {
         const UNSEEN: u32 = u32::MAX;
         let mut component = vec![UNSEEN; self.num_nodes()];
         let mut stack = Vec::new();
@@ -226,7 +231,7 @@ impl Graph {
             stack.push(root);
             while let Some(u) = stack.pop() {
                 for &v in self.neighbors(u) {
-                    if component[v as usize] == UNSEEN {
+                    if component[v as usize] == UNSEEN && joins(u, v) {
                         component[v as usize] = count;
                         stack.push(v);
                     }
