@@ -24,7 +24,7 @@ use crate::Result;
 use crate::monitor::{self, Monitor};
 
 /// Nodes from which a block is worth keeping, and edges per node.
-const WORTH_NODES: usize = 16;
+const WORTH_NODES: usize = 8;
 const WORTH_EDGES: usize = 2;
 /// Updates after which all is computed anew, so that rounding does not add up.
 const RENEW: usize = 1_000;
