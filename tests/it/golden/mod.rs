@@ -1,0 +1,60 @@
+//! Numbers computed by other software, tensor by tensor.
+//!
+//! Walks tests/golden, or `HDSE_GOLDEN`, and checks every fixture of a kind that is implemented
+//! against its sidecar: each `out.*` and `grad.*` tensor within the sidecar's limits, none left out.
+//! Fixtures of other kinds are named as not covered (quality.rs reads those about partitions).
+//! Run alone with `cargo test --release --test it golden -- --nocapture`.
+
+mod distances;
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::support::golden;
+use fixture::Fixture;
+
+/// A check of all tensors of one fixture.
+type Check = fn(&Fixture);
+
+/// What checks a fixture, by the sidecar's kind and configuration.
+fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
+    match fixture.kind {
+        8 => Some(("distances", distances::check)),
+        _ => None,
+    }
+}
+
+#[test]
+fn golden_fixtures_agree() {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut not_covered = Vec::new();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(golden())
+        .unwrap_or_else(|e| panic!("{}: {e}", golden().display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    for path in files {
+        let Some(fixture) = Fixture::open(&path) else {
+            not_covered.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+            continue;
+        };
+        let Some((kind, check)) = check_of(&fixture) else {
+            not_covered.push(fixture.name);
+            continue;
+        };
+        check(&fixture);
+        let (fixtures, total) = counts.entry(kind).or_default();
+        *fixtures += 1;
+        *total += fixture.finish();
+    }
+    for (kind, (fixtures, tensors)) in &counts {
+        println!("{kind}: {fixtures} fixtures, {tensors} tensors compared");
+    }
+    if !not_covered.is_empty() {
+        println!("not covered: {}", not_covered.join(", "));
+    }
+    let total: usize = counts.values().map(|(_, tensors)| tensors).sum();
+    assert!(total > 0, "no fixture of an implemented kind in {}", golden().display());
+}
