@@ -28,6 +28,8 @@ pub mod rng;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "train")]
+pub mod nn;
 
 pub use error::{Error, Result};
 pub use graph::Graph;

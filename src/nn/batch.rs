@@ -1,0 +1,288 @@
+//! Graphs stacked into one ragged batch: everything a model needs of them, no padding.
+//!
+//! A batch of one graph and a batch of many are the same thing; [`Batch::merge`] stacks batches.
+
+use std::sync::{Arc, OnceLock};
+
+use super::ops::attention::Pairs;
+use super::ops::rows::Groups;
+use crate::data::{Edges, Matrix, Values};
+use crate::distance::Codes;
+use crate::{Error, Result};
+
+/// Graphs with their features, one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Number of nodes of every graph.
+    pub sizes: Vec<usize>,
+    /// Arcs as given, in rows of the stacked nodes.
+    pub edges: Edges,
+    /// Features of nodes, one row per node.
+    pub node_features: Option<Matrix>,
+    /// Features of arcs, one row per arc.
+    pub edge_features: Option<Matrix>,
+    /// Return probabilities of random walks, one row per node.
+    pub random_walk: Option<Matrix>,
+    /// Eigenvectors of the Laplacian.
+    pub spectrum: Option<Spectrum>,
+    /// Codes of all pairs of nodes inside every graph.
+    pub codes: Option<Codes>,
+    /// Targets, row after row, of graphs or of nodes.
+    pub targets: Option<Values>,
+    index: OnceLock<Index>,
+}
+
+/// Eigenvectors of graph Laplacians.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spectrum {
+    /// Frequencies per graph; those that a small graph does not have are 0.
+    pub frequencies: usize,
+    /// `[nodes, frequencies]`.
+    pub vectors: Vec<f32>,
+    /// `[graphs, frequencies]`.
+    pub values: Vec<f32>,
+    /// How many frequencies every graph has.
+    pub counts: Vec<usize>,
+}
+
+/// Which rows belong together.
+#[derive(Clone, Debug)]
+struct Index {
+    by_source: Arc<Groups>,
+    by_target: Arc<Groups>,
+    by_graph: Arc<Groups>,
+    pairs: Arc<Pairs>,
+    looped: OnceLock<(Arc<Groups>, Arc<Groups>)>,
+}
+
+impl Batch {
+    /// Number of graphs.
+    pub fn num_graphs(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Number of nodes of all graphs.
+    pub fn num_nodes(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// Number of arcs.
+    pub fn num_arcs(&self) -> usize {
+        self.edges.sources.len()
+    }
+
+    /// Arcs by where they start.
+    pub fn by_source(&self) -> &Arc<Groups> {
+        &self.index().by_source
+    }
+
+    /// Arcs by where they end.
+    pub fn by_target(&self) -> &Arc<Groups> {
+        &self.index().by_target
+    }
+
+    /// Nodes by graph.
+    pub fn by_graph(&self) -> &Arc<Groups> {
+        &self.index().by_graph
+    }
+
+    /// Arcs that are no loops, then a loop at every node: by where they start, by where they end.
+    pub fn looped(&self) -> (&Arc<Groups>, &Arc<Groups>) {
+        let (sources, targets) = self.index().looped.get_or_init(|| {
+            let Edges { sources, targets } = &self.edges;
+            let arcs = sources.iter().copied().zip(targets.iter().copied());
+            let nodes = self.num_nodes();
+            let loops = (0..nodes as u32).map(|node| (node, node));
+            let (sources, targets) = arcs.filter(|(u, v)| u != v).chain(loops).unzip();
+            (Groups::new(sources, nodes), Groups::new(targets, nodes))
+        });
+        (sources, targets)
+    }
+
+    /// Pairs of nodes, with the codes of the batch.
+    pub fn pairs(&self) -> &Arc<Pairs> {
+        &self.index().pairs
+    }
+
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            let nodes = self.num_nodes();
+            let graphs = self.sizes.iter().zip(0..);
+            let of_node = graphs.flat_map(|(&size, graph)| std::iter::repeat_n(graph, size));
+            let mut offsets = vec![0];
+            for size in &self.sizes {
+                offsets.push(offsets[offsets.len() - 1] + size);
+            }
+            let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
+            Index {
+                by_source: Groups::new(self.edges.sources.clone(), nodes),
+                by_target: Groups::new(self.edges.targets.clone(), nodes),
+                by_graph: Groups::new(of_node.collect(), self.num_graphs()),
+                pairs: Pairs::new(offsets, codes),
+                looped: OnceLock::new(),
+            }
+        })
+    }
+
+    /// Checks that all parts fit each other. Models call it, so that no shape is wrong further in.
+    pub fn check(&self) -> Result<()> {
+        let (nodes, arcs) = (self.num_nodes(), self.num_arcs());
+        if self.sizes.is_empty() || self.sizes.contains(&0) {
+            return Err(Error::data("a batch needs graphs, and every graph a node"));
+        }
+        if nodes > u32::MAX as usize / 2 || arcs > u32::MAX as usize / 2 {
+            return Err(Error::data(format!(
+                "a batch of {nodes} nodes and {arcs} arcs is too large; use smaller batches"
+            )));
+        }
+        let ends = [&self.edges.sources, &self.edges.targets];
+        if ends[0].len() != ends[1].len()
+            || ends.iter().any(|e| e.iter().any(|&id| id as usize >= nodes))
+        {
+            return Err(Error::data(format!(
+                "arcs need a source and a target each, below the number of nodes, {nodes}"
+            )));
+        }
+        let matrices = [
+            ("node features", &self.node_features, nodes, "nodes"),
+            ("edge features", &self.edge_features, arcs, "arcs"),
+            ("random-walk encodings", &self.random_walk, nodes, "nodes"),
+        ];
+        for (what, matrix, rows, of) in matrices {
+            if let Some(matrix) = matrix
+                && matrix.values.len() != rows * matrix.width
+            {
+                return Err(Error::data(format!(
+                    "{what} hold {} numbers in rows of {}, but there are {rows} {of}",
+                    matrix.values.len(),
+                    matrix.width
+                )));
+            }
+        }
+        if let Some(spectrum) = &self.spectrum {
+            let Spectrum { frequencies, vectors, values, counts } = spectrum;
+            let graphs = self.num_graphs();
+            if vectors.len() != nodes * frequencies
+                || values.len() != graphs * frequencies
+                || counts.len() != graphs
+                || counts.iter().any(|count| count > frequencies)
+            {
+                return Err(Error::data(format!(
+                    "eigenvectors do not fit {nodes} nodes in {graphs} graphs with {frequencies} \
+                     frequencies"
+                )));
+            }
+        }
+        let pairs: usize = self.sizes.iter().map(|size| size * size).sum();
+        match &self.codes {
+            Some(codes) if codes.len() != pairs => Err(Error::data(format!(
+                "there are {} distance codes, but {pairs} pairs of nodes",
+                codes.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stacks batches. All must have the same parts, with rows of the same width.
+    pub fn merge(batches: &[&Batch]) -> Result<Batch> {
+        let mut edges = Edges::default();
+        let mut offset = 0;
+        for batch in batches {
+            let moved = |ids: &[u32]| ids.iter().map(|id| id + offset).collect::<Vec<u32>>();
+            edges.sources.extend(moved(&batch.edges.sources));
+            edges.targets.extend(moved(&batch.edges.targets));
+            offset += batch.num_nodes() as u32;
+        }
+        let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
+        let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;
+        let targets = same_parts("targets", batches.iter().map(|b| b.targets.as_ref()))?;
+        let width = |codes: &&Codes| codes.codebook().width();
+        if codes.as_ref().is_some_and(|c| c.iter().any(|code| width(code) != width(&c[0]))) {
+            return Err(Error::data("distance codes of a batch have different numbers of levels"));
+        }
+        Ok(Batch {
+            sizes: batches.iter().flat_map(|batch| batch.sizes.iter().copied()).collect(),
+            edges,
+            node_features: stack("node features", batches, |b| b.node_features.as_ref())?,
+            edge_features: stack("edge features", batches, |b| b.edge_features.as_ref())?,
+            random_walk: stack("random-walk encodings", batches, |b| b.random_walk.as_ref())?,
+            spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
+            codes: codes.map(|codes| Codes::merge(&codes)),
+            targets: targets.map(|targets| append("targets", &targets)).transpose()?,
+            index: OnceLock::new(),
+        })
+    }
+}
+
+impl Spectrum {
+    fn merge(spectra: &[&Spectrum]) -> Result<Spectrum> {
+        let frequencies = spectra.first().map_or(0, |spectrum| spectrum.frequencies);
+        if spectra.iter().any(|spectrum| spectrum.frequencies != frequencies) {
+            return Err(Error::data("graphs of a batch have different numbers of frequencies"));
+        }
+        let floats = |part: fn(&Spectrum) -> &[f32]| {
+            spectra.iter().flat_map(|spectrum| part(spectrum).iter().copied()).collect()
+        };
+        Ok(Spectrum {
+            frequencies,
+            vectors: floats(|spectrum| &spectrum.vectors),
+            values: floats(|spectrum| &spectrum.values),
+            counts: spectra.iter().flat_map(|spectrum| spectrum.counts.iter().copied()).collect(),
+        })
+    }
+}
+
+/// All parts, or none if no batch has one.
+fn same_parts<'a, T>(
+    what: &str,
+    parts: impl ExactSizeIterator<Item = Option<&'a T>>,
+) -> Result<Option<Vec<&'a T>>> {
+    let count = parts.len();
+    let parts: Vec<&T> = parts.flatten().collect();
+    match parts.len() {
+        0 => Ok(None),
+        n if n == count => Ok(Some(parts)),
+        n => Err(Error::data(format!("only {n} of {count} graphs of a batch have {what}"))),
+    }
+}
+
+fn stack(
+    what: &str,
+    batches: &[&Batch],
+    part: impl Fn(&Batch) -> Option<&Matrix>,
+) -> Result<Option<Matrix>> {
+    let Some(parts) = same_parts(what, batches.iter().map(|batch| part(batch)))? else {
+        return Ok(None);
+    };
+    // A matrix without rows may not know its width.
+    let width = parts.iter().find(|m| !m.values.is_empty()).map_or(parts[0].width, |m| m.width);
+    if parts.iter().any(|matrix| !matrix.values.is_empty() && matrix.width != width) {
+        return Err(Error::data(format!("graphs of a batch have {what} of different widths")));
+    }
+    let values: Vec<&Values> = parts.iter().map(|matrix| &matrix.values).collect();
+    Ok(Some(Matrix { width, values: append(what, &values)? }))
+}
+
+fn append(what: &str, parts: &[&Values]) -> Result<Values> {
+    let mixed = || Error::data(format!("{what} of a batch are whole numbers in some graphs only"));
+    // An empty part has no say in what kind of numbers there are.
+    let first = parts.iter().find(|values| !values.is_empty()).or(parts.first());
+    match first {
+        Some(Values::Float(_)) => {
+            let mut all = Vec::new();
+            for part in parts.iter().filter(|part| !part.is_empty()) {
+                let Values::Float(part) = part else { return Err(mixed()) };
+                all.extend_from_slice(part);
+            }
+            Ok(Values::Float(all))
+        }
+        _ => {
+            let mut all = Vec::new();
+            for part in parts.iter().filter(|part| !part.is_empty()) {
+                let Values::Int(part) = part else { return Err(mixed()) };
+                all.extend_from_slice(part);
+            }
+            Ok(Values::Int(all))
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! What a model is made of: the `[model]` table of a configuration.
+//!
+//! ```
+//! use hdse::nn::ModelConfig;
+//! let config: ModelConfig = serde_json::from_str(
+//!     r#"{
+//!         "backbone": "gps", "dim": 64, "heads": 4, "layers": 10, "local": "gine",
+//!         "node": { "types": 28 }, "edge": { "types": 4 },
+//!         "encoding": { "rwse": { "steps": 20, "dim": 28 } },
+//!         "pool": "sum", "head": "san", "outputs": 1, "attention_dropout": 0.5
+//!     }"#,
+//! )?;
+//! assert_eq!(config.levels, 1);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::message::Aggregator;
+use crate::distance::MaxDistance;
+use crate::{Error, Result};
+
+/// Everything that determines a model, except its weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Name of the backbone, one of [`super::ALL`].
+    pub backbone: String,
+    /// Numbers per node and arc.
+    pub dim: usize,
+    /// Heads of attention; they share `dim`.
+    pub heads: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Width of the feed-forward network, in multiples of `dim`.
+    #[serde(default = "two")]
+    pub feed_forward: usize,
+    /// Dropout on node and arc states.
+    #[serde(default)]
+    pub dropout: f64,
+    /// Dropout on attention weights.
+    #[serde(default)]
+    pub attention_dropout: f64,
+
+    /// Form of the distance bias.
+    #[serde(default)]
+    pub bias: BiasKind,
+    /// How the levels of the bias are put together.
+    #[serde(default)]
+    pub combine: Combine,
+    /// Levels above the graph itself that the bias uses; 0 for hop distances alone.
+    #[serde(default = "one")]
+    pub levels: usize,
+    /// Where distances are clipped: one number, or one for each level.
+    #[serde(default)]
+    pub max_distance: Clip,
+    /// What becomes of unreachable pairs.
+    #[serde(default)]
+    pub unreachable: Unreachable,
+    /// Width of the bias's tables; `dim` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias_dim: Option<usize>,
+
+    /// Node features.
+    pub node: NodeInput,
+    /// Arc features.
+    #[serde(default)]
+    pub edge: EdgeInput,
+    /// Positional encoding.
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// Message passing beside the attention.
+    #[serde(default)]
+    pub local: Local,
+    /// Whether GT divides attention output by √(1 + degree).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degree_scale: Option<bool>,
+    /// Whether all layers start from the same weights.
+    #[serde(default)]
+    pub identical_layers: bool,
+
+    /// How node states become a graph state; `none` for predictions about nodes.
+    pub pool: Pool,
+    /// The network that predicts.
+    pub head: Head,
+    /// Numbers per prediction.
+    pub outputs: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn two() -> usize {
+    2
+}
+
+/// Form of the distance bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BiasKind {
+    /// No bias: the plain backbone.
+    None,
+    /// Tables and linear maps.
+    Linear,
+    /// Tables, a linear map with ReLU, linear maps.
+    #[default]
+    Mlp,
+}
+
+/// How the levels of the bias are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Combine {
+    /// Rows of all levels side by side.
+    #[default]
+    Concat,
+    /// Rows of all levels added up.
+    Sum,
+}
+
+/// What becomes of unreachable pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unreachable {
+    /// They count as the largest distance.
+    #[default]
+    Clip,
+    /// They have a row of their own.
+    Own,
+}
+
+/// Where distances are clipped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected one distance, or a list with one for each level")]
+pub enum Clip {
+    /// The same at all levels.
+    All(usize),
+    /// One for each level, level 0 first.
+    PerLevel(Vec<usize>),
+}
+
+impl Default for Clip {
+    fn default() -> Self {
+        Clip::All(30)
+    }
+}
+
+impl Clip {
+    /// The clip of levels 0 to `levels`.
+    pub fn per_level(&self, levels: usize) -> Result<MaxDistance> {
+        let clips = match self {
+            Clip::All(clip) => vec![*clip; levels + 1],
+            Clip::PerLevel(clips) => clips.clone(),
+        };
+        if clips.len() != levels + 1 {
+            return Err(Error::config(format!(
+                "`max_distance` has {} numbers, but levels 0 to {levels} need {}",
+                clips.len(),
+                levels + 1
+            )));
+        }
+        MaxDistance::new(&clips)
+    }
+}
+
+/// Node features.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeInput {
+    /// One of so many types.
+    Types(usize),
+    /// Several columns of types, with so many each; their embeddings are added up (OGB's atoms).
+    Atoms(Vec<usize>),
+    /// So many real numbers.
+    Linear(usize),
+}
+
+/// Arc features.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EdgeInput {
+    /// Arcs have no features, and the backbone needs none.
+    #[default]
+    None,
+    /// One learned vector for all arcs.
+    Dummy,
+    /// One of so many types.
+    Types(usize),
+    /// Several columns of types, with so many each; their embeddings are added up (OGB's bonds).
+    Bonds(Vec<usize>),
+    /// So many real numbers.
+    Linear(usize),
+}
+
+/// Positional encoding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Encoding {
+    /// None.
+    #[default]
+    None,
+    /// Return probabilities of random walks of 1 to `steps` steps.
+    Rwse {
+        /// Longest walk.
+        steps: usize,
+        /// Columns of the node state that it takes; GT adds it to all of them instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize>,
+    },
+    /// Eigenvectors of the Laplacian, with random signs in training.
+    LapPe {
+        /// How many.
+        frequencies: usize,
+        /// Columns of the node state that it takes; GT adds it to all of them instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize>,
+        /// Of which Laplacian.
+        #[serde(default)]
+        laplacian: Laplacian,
+        /// How many of the lowest to leave out; 1 leaves out the constant one.
+        #[serde(default)]
+        skip: usize,
+    },
+    /// Eigenvectors of the Laplacian as positions for the edge gate of GatedGCN, equivariant to
+    /// rotations and sign flips (Wang et al. 2022).
+    EsLapPe {
+        /// How many.
+        frequencies: usize,
+        /// Of which Laplacian.
+        #[serde(default = "normalised")]
+        laplacian: Laplacian,
+        /// How many of the lowest to leave out.
+        #[serde(default)]
+        skip: usize,
+    },
+    /// The number of arcs that end at a node.
+    Degree {
+        /// Larger ones count as this.
+        max: usize,
+        /// Columns of the node state that it takes; GT adds it to all of them instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize>,
+    },
+}
+
+fn normalised() -> Laplacian {
+    Laplacian::Normalised
+}
+
+/// Which Laplacian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Laplacian {
+    /// D − A.
+    #[default]
+    Combinatorial,
+    /// I − D^-1/2 A D^-1/2.
+    Normalised,
+}
+
+/// Message passing beside the attention.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Local {
+    /// None: attention only.
+    #[default]
+    None,
+    /// Graph convolution.
+    Gcn,
+    /// GraphSAGE.
+    Sage,
+    /// Graph attention, with the heads of the model.
+    Gat,
+    /// Graph isomorphism network with edge features.
+    Gine,
+    /// Gated graph convolution.
+    GatedGcn,
+    /// Principal neighbourhood aggregation.
+    Pna {
+        /// Number of towers; they share `dim`.
+        towers: usize,
+        /// How messages are added up.
+        aggregators: Vec<Aggregator>,
+    },
+}
+
+/// How node states become a graph state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pool {
+    /// They do not: predictions are about nodes.
+    None,
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The largest, column by column.
+    Max,
+}
+
+/// The network that predicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Head {
+    /// Three linear maps, halving the width, with ReLU between them.
+    San,
+    /// So many linear maps, with ReLU and division of rows by their length between them.
+    GraphGym(usize),
+    /// So many linear maps, with ReLU between them.
+    Plain(usize),
+}
+
+impl ModelConfig {
+    /// Checks what every backbone needs.
+    pub fn check(&self) -> Result<()> {
+        let positive = [
+            ("dim", self.dim),
+            ("heads", self.heads),
+            ("layers", self.layers),
+            ("feed_forward", self.feed_forward),
+            ("outputs", self.outputs),
+            ("bias_dim", self.bias_dim.unwrap_or(1)),
+        ];
+        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(Error::config(format!("`{key}` is 0; it must be at least 1")));
+        }
+        if !self.dim.is_multiple_of(self.heads) {
+            return Err(Error::config(format!(
+                "`dim` is {}, which {} `heads` cannot share equally",
+                self.dim, self.heads
+            )));
+        }
+        for (key, rate) in
+            [("dropout", self.dropout), ("attention_dropout", self.attention_dropout)]
+        {
+            if !(0.0..=1.0).contains(&rate) {
+                return Err(Error::config(format!("`{key}` is {rate}; it is a probability")));
+            }
+        }
+        if let Head::GraphGym(0) | Head::Plain(0) = self.head {
+            return Err(Error::config("`head` needs at least one linear map"));
+        }
+        if self.head == Head::San && self.dim < 4 {
+            return Err(Error::config("`head = \"san\"` halves `dim` twice; use at least 4"));
+        }
+        if let Local::Pna { towers, aggregators } = &self.local
+            && (*towers == 0 || !self.dim.is_multiple_of(*towers) || aggregators.is_empty())
+        {
+            return Err(Error::config(format!(
+                "`local.pna` needs aggregators, and towers that can share `dim`, {}",
+                self.dim
+            )));
+        }
+        self.max_distance.per_level(self.levels).map(|_| ())
+    }
+}

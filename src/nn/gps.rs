@@ -1,0 +1,248 @@
+//! GraphGPS: message passing and attention side by side, in every layer (Rampášek et al. 2022), with the
+//! distance bias in the attention.
+//!
+//! ```text
+//! l = BN(x + drop(local(x, e)))        GatedGCN brings its own residual
+//! a = BN(x + drop(attention(x; bias)))
+//! y = l + a        x' = BN(y + drop(W₂ drop(relu(W₁ y))))
+//! ```
+
+use burn::tensor::Tensor;
+
+use super::attention::MultiHead;
+use super::batch::Batch;
+use super::bias::Bias;
+use super::config::{EdgeInput, Encoding, Local, ModelConfig};
+use super::encoder::{FeatureEncoder, PositionEncoder};
+use super::head::Predictor;
+use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
+use super::message::{Gat, GatedGcn, Gcn, Gine, Pna, PnaShape, Sage};
+use super::parameters::Scope;
+use super::pass::Pass;
+use super::{Backbone, BackboneEntry, record_bias};
+use crate::{Error, Result};
+
+pub(super) const ENTRY: BackboneEntry = BackboneEntry {
+    name: "gps",
+    summary: "GraphGPS: message passing and attention side by side",
+    citation: "Rampášek et al. 2022",
+    make: |scope, config| Ok(Box::new(Gps::new(scope, config)?)),
+};
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Gps {
+    nodes: FeatureEncoder,
+    arcs: Option<FeatureEncoder>,
+    positions: PositionEncoder,
+    /// Whether positions are columns of the node state, or go to the edge gate.
+    in_state: bool,
+    bias: Option<Bias>,
+    layers: Vec<Layer>,
+    head: Predictor,
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    local: Option<LocalLayer>,
+    local_dropout: Dropout,
+    local_norm: Option<BatchNorm>,
+    attention: MultiHead,
+    attention_dropout: Dropout,
+    attention_norm: BatchNorm,
+    feed_forward: FeedForward,
+    feed_forward_norm: BatchNorm,
+    bias: Option<Linear>,
+}
+
+#[derive(Clone, Debug)]
+enum LocalLayer {
+    Gcn(Gcn),
+    Sage(Sage),
+    Gat(Gat),
+    Gine(Gine),
+    GatedGcn(GatedGcn),
+    Pna(Pna),
+}
+
+impl Gps {
+    /// A model with its parameters in `scope`.
+    pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Gps> {
+        config.check()?;
+        let gated = config.local == Local::GatedGcn;
+        if config.edge == EdgeInput::None && matches!(config.local, Local::Gine | Local::GatedGcn) {
+            return Err(Error::config(
+                "`local` reads arc states, but `edge` is \"none\"; use `edge = \"dummy\"` for graphs \
+                 without arc features",
+            ));
+        }
+        if config.edge != EdgeInput::None
+            && matches!(config.local, Local::None | Local::Gcn | Local::Sage | Local::Gat)
+        {
+            return Err(Error::config("`edge` is given, but `local` reads no arc states"));
+        }
+        let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });
+        if edge_gate && !gated {
+            return Err(Error::config(
+                "`encoding.eslappe` feeds the edge gate of `local = \"gatedgcn\"` only",
+            ));
+        }
+        if config.degree_scale.is_some() {
+            return Err(Error::config("`degree_scale` is for the backbone gt"));
+        }
+        let mut encoder = scope.at("encoder");
+        // The names of the two come first; their order in memory is that of the model.
+        let (positions, taken) =
+            PositionEncoder::columns(&mut encoder, &config.encoding, config.dim)?;
+        let nodes = FeatureEncoder::nodes(&mut encoder, &config.node, config.dim - taken, true);
+        let arcs = FeatureEncoder::arcs(&mut encoder, &config.edge, config.dim);
+        let bias = Bias::new(scope, config)?;
+        let layers = (0..config.layers)
+            .map(|number| {
+                let alike = if config.identical_layers { 0 } else { number };
+                let mut scope = scope.at("layers");
+                Layer::new(scope.like(number, alike), config, bias.as_ref())
+            })
+            .collect();
+        let head = Predictor::new(scope, config);
+        Ok(Gps { nodes, arcs, positions, in_state: !edge_gate, bias, layers, head })
+    }
+}
+
+impl Backbone for Gps {
+    fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
+        batch.check()?;
+        let features = batch.node_features.as_ref();
+        let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
+        let mut positions = self.positions.forward(pass, batch)?;
+        if self.in_state
+            && let Some(columns) = positions.take()
+        {
+            x = Tensor::cat(vec![x, columns], 1);
+        }
+        let features = batch.edge_features.as_ref();
+        let arcs = self.arcs.as_ref();
+        let e = arcs.map(|arcs| arcs.forward(pass, features, batch.num_arcs(), "edge features"));
+        let mut e = e.transpose()?;
+        pass.record(|| "encoder.h".into(), &x);
+        if let Some(e) = &e {
+            pass.record(|| "encoder.e".into(), e);
+        }
+        let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
+        for (number, layer) in self.layers.iter().enumerate() {
+            (x, e) = layer.forward(pass, batch, number, x, e, positions.as_ref(), bias.as_ref());
+            pass.record(|| format!("layers.{number}.h"), &x);
+            if let Some(e) = &e {
+                pass.record(|| format!("layers.{number}.e"), e);
+            }
+        }
+        Ok(self.head.forward(pass, batch, x))
+    }
+}
+
+impl Layer {
+    fn new(mut scope: Scope, config: &ModelConfig, bias: Option<&Bias>) -> Layer {
+        let (dim, heads, dropout) = (config.dim, config.heads, config.dropout);
+        let local = LocalLayer::new(scope.at("local"), config);
+        let local_norm = local.is_some().then(|| BatchNorm::new(scope.at("norm_local"), dim));
+        Layer {
+            local,
+            local_dropout: Dropout::new(&mut scope, dropout),
+            local_norm,
+            attention: MultiHead::new(scope.at("attn"), dim, heads, config.attention_dropout),
+            attention_dropout: Dropout::new(&mut scope, dropout),
+            attention_norm: BatchNorm::new(scope.at("norm_attn"), dim),
+            feed_forward: FeedForward::new(&mut scope, dim, config.feed_forward * dim, dropout),
+            feed_forward_norm: BatchNorm::new(scope.at("norm_ff"), dim),
+            bias: bias.map(|bias| bias.layer(&mut scope, heads)),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it is the state of a layer")]
+    fn forward(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        number: usize,
+        x: Tensor<2>,
+        e: Option<Tensor<2>>,
+        positions: Option<&Tensor<2>>,
+        bias: Option<&Tensor<2>>,
+    ) -> (Tensor<2>, Option<Tensor<2>>) {
+        let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
+        if let Some(table) = &table {
+            record_bias(pass, batch, number, table);
+        }
+        let name = || format!("layers.{number}.attention");
+        let attended = self.attention.forward(pass, batch, x.clone(), table, name);
+        let attended = x.clone() + self.attention_dropout.forward(pass, attended);
+        let attended = self.attention_norm.forward(pass, attended);
+        let (y, e) = match (&self.local, &self.local_norm) {
+            (Some(local), Some(norm)) => {
+                let (received, e) = local.forward(pass, batch, x.clone(), e, positions);
+                let received = match local {
+                    LocalLayer::GatedGcn(_) => received,
+                    _ => x + self.local_dropout.forward(pass, received),
+                };
+                (norm.forward(pass, received) + attended, e)
+            }
+            _ => (attended, e),
+        };
+        let y = y.clone() + self.feed_forward.forward(pass, y);
+        (self.feed_forward_norm.forward(pass, y), e)
+    }
+}
+
+impl LocalLayer {
+    fn new(scope: Scope, config: &ModelConfig) -> Option<LocalLayer> {
+        let dim = config.dim;
+        let width = dim / config.heads;
+        Some(match &config.local {
+            Local::None => return None,
+            Local::Gcn => Self::Gcn(Gcn::new(scope, dim, dim)),
+            Local::Sage => Self::Sage(Sage::new(scope, dim, dim)),
+            Local::Gat => {
+                Self::Gat(Gat::new(scope, dim, config.heads, width, config.attention_dropout))
+            }
+            Local::Gine => Self::Gine(Gine::new(scope, dim, dim, dim)),
+            Local::GatedGcn => {
+                let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });
+                Self::GatedGcn(GatedGcn::new(scope, dim, edge_gate, config.dropout))
+            }
+            Local::Pna { towers, aggregators } => {
+                let shape = PnaShape {
+                    inputs: dim,
+                    outputs: dim,
+                    edges: (config.edge != EdgeInput::None).then_some(dim),
+                    towers: *towers,
+                    divide: true,
+                    aggregators: aggregators.clone(),
+                };
+                Self::Pna(Pna::new(scope, &shape))
+            }
+        })
+    }
+
+    /// New node states, and arc states that go on to the next layer.
+    fn forward(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        x: Tensor<2>,
+        e: Option<Tensor<2>>,
+        positions: Option<&Tensor<2>>,
+    ) -> (Tensor<2>, Option<Tensor<2>>) {
+        const ARCS: &str = "checked when the model was made";
+        match self {
+            Self::Gcn(layer) => (layer.forward(pass, batch, x), e),
+            Self::Sage(layer) => (layer.forward(pass, batch, x), e),
+            Self::Gat(layer) => (layer.forward(pass, batch, x), e),
+            Self::Gine(layer) => (layer.forward(pass, batch, x, e.clone().expect(ARCS)), e),
+            Self::Pna(layer) => (layer.forward(pass, batch, x, e.clone()), e),
+            Self::GatedGcn(layer) => {
+                let (x, e) = layer.forward(pass, batch, x, e.expect(ARCS), positions);
+                (x, Some(e))
+            }
+        }
+    }
+}

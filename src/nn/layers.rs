@@ -1,0 +1,231 @@
+//! The layers that every network is made of, with PyTorch's definitions, names and initial values.
+
+use burn::tensor::{Tensor, activation};
+
+use super::ops::rows::{Groups, gather};
+use super::parameters::{Init, Param, Scope};
+use super::pass::{Pass, matrix, values};
+
+/// y = x Wᵀ + b, with W as `weight` `[outputs, inputs]`.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Param,
+    bias: Option<Param>,
+}
+
+impl Linear {
+    /// Weights and bias uniform in ±1/√inputs.
+    pub fn new(mut scope: Scope, inputs: usize, outputs: usize) -> Linear {
+        let init = Init::fan_in(inputs);
+        let weight = scope.parameter("weight", &[outputs, inputs], init);
+        Linear { weight, bias: Some(scope.parameter("bias", &[outputs], init)) }
+    }
+
+    /// No bias, weights as `init` says.
+    pub fn unbiased(mut scope: Scope, inputs: usize, outputs: usize, init: Init) -> Linear {
+        Linear { weight: scope.parameter("weight", &[outputs, inputs], init), bias: None }
+    }
+
+    /// Weights as `init` says, bias 0.
+    pub fn zero_bias(mut scope: Scope, inputs: usize, outputs: usize, init: Init) -> Linear {
+        let weight = scope.parameter("weight", &[outputs, inputs], init);
+        Linear { weight, bias: Some(scope.parameter("bias", &[outputs], Init::Constant(0.0))) }
+    }
+
+    /// `[rows, inputs]` → `[rows, outputs]`.
+    pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let bias = self.bias.map(|bias| pass.param::<1>(bias));
+        project(x, pass.param(self.weight), bias)
+    }
+}
+
+/// x Wᵀ + b.
+pub(super) fn project(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    let y = x.matmul(weight.transpose());
+    match bias {
+        Some(bias) => y + bias.unsqueeze(),
+        None => y,
+    }
+}
+
+/// A learned row for each of a few ids.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    weight: Param,
+    count: usize,
+}
+
+impl Embedding {
+    /// Rows from `init`; PyTorch's is normal with deviation 1.
+    pub fn new(mut scope: Scope, count: usize, width: usize, init: Init) -> Embedding {
+        Embedding { weight: scope.parameter("weight", &[count, width], init), count }
+    }
+
+    /// Number of ids.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The row of every id: `[ids, width]`.
+    ///
+    /// # Panics
+    /// If an id is not below the number of ids.
+    pub fn forward(&self, pass: &Pass, ids: Vec<u32>) -> Tensor<2> {
+        gather(pass, &Groups::new(ids, self.count), pass.param(self.weight))
+    }
+}
+
+const EPSILON: f64 = 1e-5;
+
+/// Every column shifted and scaled to mean 0 and variance 1 over the rows of the batch, then scaled and
+/// shifted as learned (Ioffe & Szegedy 2015). In evaluation by running statistics, which move by a
+/// tenth in every training pass.
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    weight: Param,
+    bias: Param,
+    running_mean: Param,
+    running_var: Param,
+}
+
+impl BatchNorm {
+    const MOMENTUM: f64 = 0.1;
+
+    /// Scale 1, shift 0.
+    pub fn new(mut scope: Scope, width: usize) -> BatchNorm {
+        BatchNorm {
+            weight: scope.parameter("weight", &[width], Init::Constant(1.0)),
+            bias: scope.parameter("bias", &[width], Init::Constant(0.0)),
+            running_mean: scope.statistic("running_mean", &[width], 0.0),
+            running_var: scope.statistic("running_var", &[width], 1.0),
+        }
+    }
+
+    /// `[rows, width]` → `[rows, width]`. Without rows there is nothing to do or to learn; of a single
+    /// row, the variance is 0 and the running variance stays.
+    pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let [rows, width] = x.dims();
+        if rows == 0 {
+            return x;
+        }
+        let running = |param| pass.param::<1>(param);
+        let (centred, variance) = if pass.is_training() {
+            let mean = x.clone().mean_dim(0); // [1, width]
+            let centred = x - mean.clone();
+            let variance = centred.clone().square().mean_dim(0); // [1, width]
+            let moved = |param, value: Tensor<2>| {
+                let new = value.detach().reshape([width]).mul_scalar(Self::MOMENTUM);
+                pass.update(param, running(param).mul_scalar(1.0 - Self::MOMENTUM) + new);
+            };
+            moved(self.running_mean, mean);
+            if rows > 1 {
+                let unbiased = rows as f64 / (rows as f64 - 1.0);
+                moved(self.running_var, variance.clone().mul_scalar(unbiased));
+            }
+            (centred, variance)
+        } else {
+            let mean: Tensor<2> = running(self.running_mean).unsqueeze();
+            (x - mean, running(self.running_var).unsqueeze())
+        };
+        let scaled = centred / variance.add_scalar(EPSILON).sqrt();
+        scaled * pass.param::<1>(self.weight).unsqueeze() + pass.param::<1>(self.bias).unsqueeze()
+    }
+}
+
+/// Every row shifted and scaled to mean 0 and variance 1, then scaled and shifted as learned (Ba, Kiros
+/// & Hinton 2016).
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    weight: Param,
+    bias: Param,
+}
+
+impl LayerNorm {
+    /// Scale 1, shift 0.
+    pub fn new(mut scope: Scope, width: usize) -> LayerNorm {
+        LayerNorm {
+            weight: scope.parameter("weight", &[width], Init::Constant(1.0)),
+            bias: scope.parameter("bias", &[width], Init::Constant(0.0)),
+        }
+    }
+
+    /// `[rows, width]` → `[rows, width]`.
+    pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let centred = x.clone() - x.mean_dim(1);
+        let variance = centred.clone().square().mean_dim(1); // [rows, 1]
+        let scaled = centred / variance.add_scalar(EPSILON).sqrt();
+        scaled * pass.param::<1>(self.weight).unsqueeze() + pass.param::<1>(self.bias).unsqueeze()
+    }
+}
+
+/// In training, sets numbers to 0 at random and scales up the others (Srivastava et al. 2014). Masks
+/// follow seed, step and the place of the layer in the model, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    rate: f64,
+    site: u64,
+}
+
+impl Dropout {
+    /// Drops with probability `rate`.
+    pub fn new(scope: &mut Scope, rate: f64) -> Dropout {
+        Dropout { rate, site: scope.dropout_site() }
+    }
+
+    /// Applies the mask of this pass.
+    pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let [rows, width] = x.dims();
+        match self.mask(pass, rows * width) {
+            Some(mask) => x * matrix(mask, [rows, width], pass.device()),
+            None => x,
+        }
+    }
+
+    /// The factors of this pass; none if nothing drops.
+    pub fn mask(&self, pass: &Pass, count: usize) -> Option<Vec<f32>> {
+        pass.mask(self.site, self.rate, count)
+    }
+}
+
+/// Linear, ReLU, dropout, linear, dropout: `ff1`, `ff2`.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    first: Linear,
+    second: Linear,
+    inner: Dropout,
+    outer: Dropout,
+}
+
+impl FeedForward {
+    /// `width` → `hidden` → `width`. Its maps are in `scope` itself.
+    pub fn new(scope: &mut Scope, width: usize, hidden: usize, dropout: f64) -> FeedForward {
+        FeedForward {
+            first: Linear::new(scope.at("ff1"), width, hidden),
+            second: Linear::new(scope.at("ff2"), hidden, width),
+            inner: Dropout::new(scope, dropout),
+            outer: Dropout::new(scope, dropout),
+        }
+    }
+
+    /// `[rows, width]` → `[rows, width]`.
+    pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let hidden = activation::relu(self.first.forward(pass, x));
+        let hidden = self.inner.forward(pass, hidden);
+        self.outer.forward(pass, self.second.forward(pass, hidden))
+    }
+}
+
+/// Rows divided by their Euclidean length, or by 1e-12 if that is larger.
+pub fn normalise_rows(x: Tensor<2>) -> Tensor<2> {
+    // The length of a zero row has no derivative: such rows are told apart beforehand.
+    let squares = x.clone().square().sum_dim(1); // [rows, 1]
+    let device = squares.device();
+    let rows = squares.dims()[0];
+    let zero: Vec<f32> = values(squares.clone().detach())
+        .into_iter()
+        .map(|square| if square < 1e-24 { 1.0 } else { 0.0 })
+        .collect();
+    let zero = matrix(zero, [rows, 1], &device);
+    let safe = squares * zero.clone().neg().add_scalar(1.0) + zero.mul_scalar(1e-24);
+    x / safe.sqrt()
+}

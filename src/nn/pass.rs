@@ -1,0 +1,273 @@
+//! One forward pass of a model, and its gradients.
+//!
+//! A [`Pass`] makes tensors of the parameters, hands out dropout masks, collects new running
+//! statistics, and traces intermediate results for those who ask. Layers are plain structs of
+//! [`Param`]s; everything that changes from pass to pass is here.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use super::parameters::{Param, Parameters};
+use crate::rng::Seed;
+
+/// Training or evaluating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Batch statistics and dropout; all that is random follows the seed of the run and the step.
+    Train {
+        /// Seed of the run.
+        seed: Seed,
+        /// Number of the step.
+        step: u64,
+    },
+    /// Running statistics, no dropout.
+    Eval,
+}
+
+/// The CPU.
+pub fn cpu() -> Device {
+    Device::flex()
+}
+
+/// An intermediate result, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traced {
+    /// Length of both axes.
+    pub shape: [usize; 2],
+    /// The numbers.
+    pub values: Vec<f32>,
+}
+
+/// One pass through a model.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    parameters: &'a Parameters,
+    tensors: Vec<Tensor<1>>,
+    device: Device,
+    mode: Mode,
+    statistics: RefCell<Vec<(Param, Tensor<1>)>>,
+    trace: Option<RefCell<BTreeMap<String, Traced>>>,
+    composed: bool,
+}
+
+impl<'a> Pass<'a> {
+    /// A pass on `device`; gradients can be had if that is an autodiff device.
+    pub fn new(parameters: &'a Parameters, mode: Mode, device: &Device) -> Pass<'a> {
+        let tensor = |entry: &super::Entry| {
+            let tensor = vector(parameters.values(entry).to_vec(), device);
+            if entry.trained && device.is_autodiff() { tensor.require_grad() } else { tensor }
+        };
+        Pass {
+            parameters,
+            tensors: parameters.entries().iter().map(tensor).collect(),
+            device: device.clone(),
+            mode,
+            statistics: RefCell::default(),
+            trace: None,
+            composed: false,
+        }
+    }
+
+    /// A training pass on the CPU.
+    pub fn train(parameters: &'a Parameters, seed: Seed, step: u64) -> Pass<'a> {
+        Pass::new(parameters, Mode::Train { seed, step }, &cpu().autodiff())
+    }
+
+    /// An evaluating pass on the CPU, without gradients.
+    pub fn eval(parameters: &'a Parameters) -> Pass<'a> {
+        Pass::new(parameters, Mode::Eval, &cpu())
+    }
+
+    /// Keeps intermediate results: states after every layer, biases, attention weights.
+    pub fn traced(mut self) -> Pass<'a> {
+        self.trace = Some(RefCell::default());
+        self
+    }
+
+    /// Uses tensor operations only, as devices without our kernels do.
+    pub fn composed(mut self) -> Pass<'a> {
+        self.composed = true;
+        self
+    }
+
+    /// Where tensors are.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether statistics come from the batch and dropout drops.
+    pub fn is_training(&self) -> bool {
+        matches!(self.mode, Mode::Train { .. })
+    }
+
+    /// Whether intermediate results are kept.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    pub(super) fn is_composed(&self) -> bool {
+        self.composed
+    }
+
+    /// The tensor of a parameter, in its shape.
+    pub fn param<const D: usize>(&self, param: Param) -> Tensor<D> {
+        let shape: [usize; D] = self.parameters.entry(param).shape[..]
+            .try_into()
+            .expect("a layer asks for its parameters in the rank it gave them");
+        self.tensors[param.0].clone().reshape(shape)
+    }
+
+    /// Replaces a running statistic when the pass is over.
+    pub(super) fn update(&self, param: Param, value: Tensor<1>) {
+        self.statistics.borrow_mut().push((param, value.detach()));
+    }
+
+    /// New running statistics, to be written by [`Statistics::store`].
+    pub fn statistics(self) -> Statistics {
+        let update = |(param, tensor)| (param, values(tensor));
+        Statistics(self.statistics.into_inner().into_iter().map(update).collect())
+    }
+
+    /// Factors of a dropout: 0 with probability `rate`, else 1 / (1 - rate); none where nothing drops.
+    pub(super) fn mask(&self, site: u64, rate: f64, count: usize) -> Option<Vec<f32>> {
+        let Mode::Train { seed, step } = self.mode else { return None };
+        if rate == 0.0 {
+            return None;
+        }
+        let keep = if rate < 1.0 { (1.0 / (1.0 - rate)) as f32 } else { 0.0 };
+        let threshold = (rate * 2f64.powi(32)) as u64;
+        let mut stream = seed.stream("dropout", step, site);
+        let mut mask = Vec::with_capacity(count + 1);
+        while mask.len() < count {
+            let bits = stream.next_u64();
+            // Two decisions of 32 bits each.
+            for half in [bits & 0xFFFF_FFFF, bits >> 32] {
+                mask.push(if half < threshold { 0.0 } else { keep });
+            }
+        }
+        mask.truncate(count);
+        Some(mask)
+    }
+
+    /// A random sign for each of `count` columns, in training.
+    pub(super) fn signs(&self, count: usize) -> Option<Vec<f32>> {
+        let Mode::Train { seed, step } = self.mode else { return None };
+        let mut stream = seed.stream("signs", step, 0);
+        Some((0..count).map(|_| if stream.next_u64() >> 63 == 0 { 1.0 } else { -1.0 }).collect())
+    }
+
+    /// Keeps an intermediate result, if results are kept.
+    pub(super) fn record<const D: usize>(&self, name: impl Fn() -> String, tensor: &Tensor<D>) {
+        if self.is_traced() {
+            let rows = tensor.dims()[0];
+            let values = values(tensor.clone().detach());
+            let columns = values.len().checked_div(rows).unwrap_or(0);
+            self.record_values(name(), [rows, columns], values);
+        }
+    }
+
+    pub(super) fn record_values(&self, name: String, shape: [usize; 2], values: Vec<f32>) {
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().insert(name, Traced { shape, values });
+        }
+    }
+
+    /// All results kept so far, by name.
+    pub fn trace(&self) -> BTreeMap<String, Traced> {
+        self.trace.as_ref().map(|trace| trace.borrow().clone()).unwrap_or_default()
+    }
+
+    /// The derivatives of `loss` by all trained numbers, in their flat order; 0 where it does not
+    /// depend on them.
+    ///
+    /// # Panics
+    /// If the device of this pass is not an autodiff device.
+    pub fn gradients(&self, loss: &Tensor<1>) -> Vec<f32> {
+        let gradients = loss.backward();
+        let mut flat = vec![0.0; self.parameters.count()];
+        for (entry, tensor) in self.parameters.entries().iter().zip(&self.tensors) {
+            if let Some(gradient) = tensor.grad(&gradients) {
+                flat[entry.range.clone()].copy_from_slice(&values(gradient));
+            }
+        }
+        flat
+    }
+}
+
+/// Running statistics after a training pass.
+#[derive(Debug)]
+pub struct Statistics(Vec<(Param, Vec<f32>)>);
+
+impl Statistics {
+    /// Puts them in place.
+    pub fn store(self, parameters: &mut Parameters) {
+        for (param, values) in self.0 {
+            parameters.values_mut(param).copy_from_slice(&values);
+        }
+    }
+}
+
+/// A tensor of one axis.
+pub fn vector(values: Vec<f32>, device: &Device) -> Tensor<1> {
+    let shape = [values.len()];
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// A tensor of two axes.
+pub fn matrix(values: Vec<f32>, shape: [usize; 2], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// Positions as a tensor.
+pub(super) fn positions(values: &[u32], device: &Device) -> Tensor<1, Int> {
+    let values: Vec<i64> = values.iter().map(|&value| i64::from(value)).collect();
+    let shape = [values.len()];
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// The numbers of a tensor, row-major.
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.try_into_vec_as::<f32>().expect("a tensor of real numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{Builder, Init};
+
+    #[test]
+    fn masks_follow_seed_step_and_site() {
+        let parameters = Parameters::default();
+        let mask = |seed, step, site, rate| {
+            Pass::new(&parameters, Mode::Train { seed: Seed(seed), step }, &cpu())
+                .mask(site, rate, 10_001)
+        };
+        let first = mask(0, 0, 0, 0.25).unwrap();
+        assert_eq!(first, mask(0, 0, 0, 0.25).unwrap());
+        for other in [mask(1, 0, 0, 0.25), mask(0, 1, 0, 0.25), mask(0, 0, 1, 0.25)] {
+            assert_ne!(first, other.unwrap());
+        }
+        let dropped = first.iter().filter(|&&factor| factor == 0.0).count();
+        assert!((2300..2700).contains(&dropped), "{dropped} of 10,001");
+        assert!(first.iter().all(|&factor| factor == 0.0 || factor == 1.0 / 0.75));
+        assert_eq!(mask(0, 0, 0, 0.0), None);
+        assert!(mask(0, 0, 0, 1.0).unwrap().iter().all(|&factor| factor == 0.0));
+        assert_eq!(Pass::eval(&parameters).mask(0, 0.5, 10), None);
+    }
+
+    #[test]
+    fn gradients_lie_where_their_parameters_do() {
+        let mut builder = Builder::new(Seed(0));
+        let a = builder.root().parameter("a", &[2], Init::Constant(3.0));
+        builder.root().statistic("s", &[1], 0.0);
+        builder.root().parameter("unused", &[1], Init::Constant(1.0));
+        let b = builder.root().parameter("b", &[1, 2], Init::Constant(5.0));
+        let parameters = builder.finish();
+        let pass = Pass::train(&parameters, Seed(0), 0);
+        let product = pass.param::<2>(b).reshape([2]) * pass.param::<1>(a);
+        let gradients = pass.gradients(&product.sum());
+        assert_eq!(gradients, [5.0, 5.0, 0.0, 3.0, 3.0]);
+    }
+}
