@@ -10,7 +10,7 @@
 //!
 //! Operations and their order follow PyTorch, and so do defaults. A step is one pass without allocation, in
 //! the order of the array and without fused operations: the same bytes on every machine. The learning rate
-//! is an argument because it belongs to the schedule.
+//! is an argument because it belongs to the [`Schedule`](super::Schedule).
 //!
 //! What is remembered is a step count and named arrays as long as the parameters. Saved and restored, they
 //! continue as if nothing had happened, bit for bit:
