@@ -11,6 +11,7 @@
 //! | [`distance`] | distances at every level, codes, high-level distances |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
+#![cfg_attr(feature = "train", doc = "| [`train`] | metrics, optimisers, learning rates |")]
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
 
 mod buffer;
@@ -30,6 +31,8 @@ pub mod rng;
 pub mod cli;
 #[cfg(feature = "train")]
 pub mod nn;
+#[cfg(feature = "train")]
+pub mod train;
 
 pub use error::{Error, Result};
 pub use graph::Graph;

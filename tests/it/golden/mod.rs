@@ -6,7 +6,15 @@
 //! Run alone with `cargo test --release --test it golden -- --nocapture`.
 
 mod distances;
+// Which of its readers are used depends on the features.
+#[allow(dead_code)]
 mod fixture;
+#[cfg(feature = "train")]
+mod metrics;
+#[cfg(feature = "train")]
+mod optimizers;
+#[cfg(feature = "train")]
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,6 +28,10 @@ type Check = fn(&Fixture);
 /// What checks a fixture, by the sidecar's kind and configuration.
 fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
     match fixture.kind {
+        #[cfg(feature = "train")]
+        6 if metrics::is_about(fixture) => Some(("metrics", metrics::check)),
+        #[cfg(feature = "train")]
+        7 if optimizers::is_about(fixture) => Some(("optimizers", optimizers::check)),
         8 => Some(("distances", distances::check)),
         _ => None,
     }
