@@ -19,6 +19,8 @@ lint:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 	$(CARGO) run --quiet -- list coarseners --markdown | diff - docs/coarseners-table.md
 	$(CARGO) run --quiet -- list formats --markdown | diff - docs/formats-table.md
+	$(CARGO) run --quiet -- list backbones --markdown | diff - docs/backbones-table.md
+	! $(CARGO) tree --edges features | grep 'burn.* feature "rayon"'
 
 fmt:
 	$(CARGO) fmt
@@ -39,4 +41,5 @@ bench-instructions:
 docs:
 	$(CARGO) run --quiet -- list coarseners --markdown > docs/coarseners-table.md
 	$(CARGO) run --quiet -- list formats --markdown > docs/formats-table.md
+	$(CARGO) run --quiet -- list backbones --markdown > docs/backbones-table.md
 	$(CARGO) doc --no-deps

@@ -20,6 +20,8 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum What {
+    #[cfg(feature = "train")]
+    Backbones,
     Coarseners,
     Formats,
     Sets,
@@ -27,6 +29,8 @@ enum What {
 
 pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
     let table = match options.what {
+        #[cfg(feature = "train")]
+        What::Backbones => backbones(),
         What::Coarseners => coarseners(),
         What::Formats => formats(),
         What::Sets => sets(),
@@ -42,6 +46,17 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
 struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+}
+
+#[cfg(feature = "train")]
+fn backbones() -> Table {
+    let row = |entry: &crate::nn::BackboneEntry| {
+        [entry.name, entry.summary, entry.citation].map(String::from).to_vec()
+    };
+    Table {
+        head: vec!["name", "what it does", "source"],
+        rows: crate::nn::ALL.iter().map(row).collect(),
+    }
 }
 
 fn coarseners() -> Table {

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::batch::Batch;
+use super::batch::Structure;
 use super::layers::{Dropout, Linear, project};
 use super::ops::attention::{Inputs, Pairs, attention};
 use super::parameters::{Init, Param, Scope};
@@ -34,7 +34,7 @@ impl MultiHead {
     pub fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         x: Tensor<2>,
         table: Option<Tensor<2>>,
         name: impl Fn() -> String,
@@ -43,7 +43,7 @@ impl MultiHead {
         let mut parts = packed.chunk(3, 1).into_iter();
         let mut part = || parts.next().expect("three parts");
         let inputs = Inputs { query: part(), key: part(), value: part() };
-        let pairs = batch.pairs();
+        let pairs = &structure.pairs;
         let mixed = attend(pass, pairs, self.heads, inputs, table, self.dropout, name);
         self.output.forward(pass, mixed)
     }

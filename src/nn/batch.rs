@@ -29,7 +29,6 @@ pub struct Batch {
     pub codes: Option<Codes>,
     /// Targets, row after row, of graphs or of nodes.
     pub targets: Option<Values>,
-    index: OnceLock<Index>,
 }
 
 /// Eigenvectors of graph Laplacians.
@@ -43,16 +42,6 @@ pub struct Spectrum {
     pub values: Vec<f32>,
     /// How many frequencies every graph has.
     pub counts: Vec<usize>,
-}
-
-/// Which rows belong together.
-#[derive(Clone, Debug)]
-struct Index {
-    by_source: Arc<Groups>,
-    by_target: Arc<Groups>,
-    by_graph: Arc<Groups>,
-    pairs: Arc<Pairs>,
-    looped: OnceLock<(Arc<Groups>, Arc<Groups>)>,
 }
 
 impl Batch {
@@ -71,61 +60,14 @@ impl Batch {
         self.edges.sources.len()
     }
 
-    /// Arcs by where they start.
-    pub fn by_source(&self) -> &Arc<Groups> {
-        &self.index().by_source
+    /// Which rows belong together, after a check that all parts fit each other.
+    pub fn structure(&self) -> Result<Structure> {
+        self.check()?;
+        let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
+        Ok(Structure::new(&self.sizes, &self.edges, codes))
     }
 
-    /// Arcs by where they end.
-    pub fn by_target(&self) -> &Arc<Groups> {
-        &self.index().by_target
-    }
-
-    /// Nodes by graph.
-    pub fn by_graph(&self) -> &Arc<Groups> {
-        &self.index().by_graph
-    }
-
-    /// Arcs that are no loops, then a loop at every node: by where they start, by where they end.
-    pub fn looped(&self) -> (&Arc<Groups>, &Arc<Groups>) {
-        let (sources, targets) = self.index().looped.get_or_init(|| {
-            let Edges { sources, targets } = &self.edges;
-            let arcs = sources.iter().copied().zip(targets.iter().copied());
-            let nodes = self.num_nodes();
-            let loops = (0..nodes as u32).map(|node| (node, node));
-            let (sources, targets) = arcs.filter(|(u, v)| u != v).chain(loops).unzip();
-            (Groups::new(sources, nodes), Groups::new(targets, nodes))
-        });
-        (sources, targets)
-    }
-
-    /// Pairs of nodes, with the codes of the batch.
-    pub fn pairs(&self) -> &Arc<Pairs> {
-        &self.index().pairs
-    }
-
-    fn index(&self) -> &Index {
-        self.index.get_or_init(|| {
-            let nodes = self.num_nodes();
-            let graphs = self.sizes.iter().zip(0..);
-            let of_node = graphs.flat_map(|(&size, graph)| std::iter::repeat_n(graph, size));
-            let mut offsets = vec![0];
-            for size in &self.sizes {
-                offsets.push(offsets[offsets.len() - 1] + size);
-            }
-            let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
-            Index {
-                by_source: Groups::new(self.edges.sources.clone(), nodes),
-                by_target: Groups::new(self.edges.targets.clone(), nodes),
-                by_graph: Groups::new(of_node.collect(), self.num_graphs()),
-                pairs: Pairs::new(offsets, codes),
-                looped: OnceLock::new(),
-            }
-        })
-    }
-
-    /// Checks that all parts fit each other. Models call it, so that no shape is wrong further in.
-    pub fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let (nodes, arcs) = (self.num_nodes(), self.num_arcs());
         if self.sizes.is_empty() || self.sizes.contains(&0) {
             return Err(Error::data("a batch needs graphs, and every graph a node"));
@@ -209,7 +151,57 @@ impl Batch {
             spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
             codes: codes.map(|codes| Codes::merge(&codes)),
             targets: targets.map(|targets| append("targets", &targets)).transpose()?,
-            index: OnceLock::new(),
+        })
+    }
+}
+
+/// Which rows of a batch belong together.
+#[derive(Clone, Debug)]
+pub struct Structure {
+    /// Arcs by where they start.
+    pub by_source: Arc<Groups>,
+    /// Arcs by where they end.
+    pub by_target: Arc<Groups>,
+    /// Nodes by graph.
+    pub by_graph: Arc<Groups>,
+    /// Pairs of nodes inside every graph, with their codes.
+    pub pairs: Arc<Pairs>,
+    looped: OnceLock<[Arc<Groups>; 2]>,
+}
+
+impl Structure {
+    /// The structure of graphs with so many nodes each, arcs, and codes of pairs.
+    ///
+    /// # Panics
+    /// If an arc ends at no node, or there are codes, but not one for every pair.
+    pub fn new(sizes: &[usize], edges: &Edges, codes: Option<Vec<u32>>) -> Structure {
+        let mut offsets = vec![0];
+        for size in sizes {
+            offsets.push(offsets[offsets.len() - 1] + size);
+        }
+        let nodes = offsets[sizes.len()];
+        let graphs = sizes.iter().zip(0..);
+        let of_node = graphs.flat_map(|(&size, graph)| std::iter::repeat_n(graph, size));
+        Structure {
+            by_source: Groups::new(edges.sources.clone(), nodes),
+            by_target: Groups::new(edges.targets.clone(), nodes),
+            by_graph: Groups::new(of_node.collect(), sizes.len()),
+            pairs: Pairs::new(offsets, codes),
+            looped: OnceLock::new(),
+        }
+    }
+
+    /// Arcs that are no loops, then a loop at every node: by where they start, by where they end.
+    pub fn looped(&self) -> &[Arc<Groups>; 2] {
+        self.looped.get_or_init(|| {
+            let ends =
+                [&self.by_source, &self.by_target].map(|groups| groups.of_row().iter().copied());
+            let [sources, targets] = ends;
+            let nodes = self.by_source.len();
+            let loops = (0..nodes as u32).map(|node| (node, node));
+            let arcs = sources.zip(targets).filter(|(u, v)| u != v);
+            let (sources, targets): (Vec<u32>, Vec<u32>) = arcs.chain(loops).unzip();
+            [Groups::new(sources, nodes), Groups::new(targets, nodes)]
         })
     }
 }

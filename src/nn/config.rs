@@ -221,6 +221,9 @@ pub enum Encoding {
         /// How many of the lowest to leave out; 1 leaves out the constant one.
         #[serde(default)]
         skip: usize,
+        /// Whether signs are drawn anew for every batch in training: an eigenvector times −1 is one, too.
+        #[serde(default = "yes")]
+        random_signs: bool,
     },
     /// Eigenvectors of the Laplacian as positions for the edge gate of GatedGCN, equivariant to
     /// rotations and sign flips (Wang et al. 2022).
@@ -242,6 +245,10 @@ pub enum Encoding {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dim: Option<usize>,
     },
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn normalised() -> Laplacian {

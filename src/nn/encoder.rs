@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use super::batch::{Batch, Spectrum};
+use super::batch::{Batch, Spectrum, Structure};
 use super::config::{EdgeInput, Encoding, NodeInput};
 use super::layers::{BatchNorm, Embedding, Linear};
 use super::ops::rows::{Groups, sum};
@@ -152,8 +152,8 @@ pub enum PositionEncoder {
     /// The same through a linear map alone: `pe_lin`.
     PlainRandomWalk(Linear, usize),
     /// For every frequency, eigenvector entry and eigenvalue through a network `pe_lin1`, `pe_lin2`; the
-    /// results added up.
-    DeepSet(Linear, Linear, usize),
+    /// results added up. Random signs in training, if so told.
+    DeepSet(Linear, Linear, usize, bool),
     /// Eigenvector entries through a linear map `pe_lin`; random signs in training, if so told.
     Eigenvectors(Linear, usize, bool),
     /// An embedding of the degree: `degree_emb`.
@@ -186,11 +186,11 @@ impl PositionEncoder {
                 let map = Linear::new(scope.at("pe_lin"), *steps, dim);
                 (Self::RandomWalk(norm, map, *steps), dim)
             }
-            Encoding::LapPe { frequencies, dim, .. } => {
+            Encoding::LapPe { frequencies, dim, random_signs, .. } => {
                 let dim = own(dim)?;
                 let first = Linear::new(scope.at("pe_lin1"), 2, 2 * dim);
                 let second = Linear::new(scope.at("pe_lin2"), 2 * dim, dim);
-                (Self::DeepSet(first, second, *frequencies), dim)
+                (Self::DeepSet(first, second, *frequencies, *random_signs), dim)
             }
             Encoding::EsLapPe { frequencies, .. } => {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
@@ -218,9 +218,9 @@ impl PositionEncoder {
             Encoding::Rwse { steps, .. } => {
                 Self::PlainRandomWalk(Linear::new(scope.at("pe_lin"), *steps, width), *steps)
             }
-            Encoding::LapPe { frequencies, .. } => {
+            Encoding::LapPe { frequencies, random_signs, .. } => {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
-                Self::Eigenvectors(map, *frequencies, true)
+                Self::Eigenvectors(map, *frequencies, *random_signs)
             }
             Encoding::EsLapPe { .. } => {
                 return Err(Error::config(
@@ -236,7 +236,12 @@ impl PositionEncoder {
     }
 
     /// `[nodes, columns]`; none without encoding.
-    pub fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Option<Tensor<2>>> {
+    pub fn forward(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        structure: &Structure,
+    ) -> Result<Option<Tensor<2>>> {
         let nodes = batch.num_nodes();
         Ok(Some(match self {
             Self::None => return Ok(None),
@@ -247,17 +252,15 @@ impl PositionEncoder {
             Self::PlainRandomWalk(map, steps) => {
                 map.forward(pass, random_walk(pass, batch, *steps)?)
             }
-            Self::Eigenvectors(map, frequencies, flip) => {
-                let spectrum = spectrum(batch, *frequencies)?;
-                let signs = if *flip { pass.signs(*frequencies) } else { None };
-                let vectors = flipped(spectrum, signs);
+            Self::Eigenvectors(map, frequencies, random_signs) => {
+                let vectors = vectors(pass, spectrum(batch, *frequencies)?, *random_signs);
                 map.forward(pass, matrix(vectors, [nodes, *frequencies], pass.device()))
             }
-            Self::DeepSet(first, second, frequencies) => {
+            Self::DeepSet(first, second, frequencies, random_signs) => {
                 let spectrum = spectrum(batch, *frequencies)?;
-                let vectors = flipped(spectrum, pass.signs(*frequencies));
+                let vectors = vectors(pass, spectrum, *random_signs);
                 // One row for each frequency that a node has: [v, λ].
-                let graphs = batch.by_graph().of_row();
+                let graphs = structure.by_graph.of_row();
                 let mut rows = Vec::new();
                 let mut node_of_row = Vec::new();
                 for (node, &graph) in graphs.iter().enumerate() {
@@ -275,7 +278,7 @@ impl PositionEncoder {
             }
             Self::Degree(embedding) => {
                 let largest = embedding.count() - 1;
-                let degrees = batch.by_target().sizes().map(|size| size.min(largest) as u32);
+                let degrees = structure.by_target.sizes().map(|size| size.min(largest) as u32);
                 embedding.forward(pass, degrees.collect())
             }
         }))
@@ -305,10 +308,10 @@ fn spectrum(batch: &Batch, frequencies: usize) -> Result<&Spectrum> {
     })
 }
 
-/// Eigenvectors, every column times its sign.
-fn flipped(spectrum: &Spectrum, signs: Option<Vec<f32>>) -> Vec<f32> {
+/// Eigenvectors; in training with random signs, if so told.
+fn vectors(pass: &Pass, spectrum: &Spectrum, random_signs: bool) -> Vec<f32> {
     let mut vectors = spectrum.vectors.clone();
-    if let Some(signs) = signs {
+    if let Some(signs) = pass.signs(spectrum.frequencies).filter(|_| random_signs) {
         for (entry, sign) in vectors.iter_mut().zip(signs.iter().cycle()) {
             *entry *= sign;
         }

@@ -10,7 +10,7 @@
 use burn::tensor::Tensor;
 
 use super::attention::MultiHead;
-use super::batch::Batch;
+use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::config::{EdgeInput, Encoding, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
@@ -111,10 +111,10 @@ impl Gps {
 
 impl Backbone for Gps {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
-        batch.check()?;
+        let structure = &batch.structure()?;
         let features = batch.node_features.as_ref();
         let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
-        let mut positions = self.positions.forward(pass, batch)?;
+        let mut positions = self.positions.forward(pass, batch, structure)?;
         if self.in_state
             && let Some(columns) = positions.take()
         {
@@ -130,13 +130,14 @@ impl Backbone for Gps {
         }
         let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
         for (number, layer) in self.layers.iter().enumerate() {
-            (x, e) = layer.forward(pass, batch, number, x, e, positions.as_ref(), bias.as_ref());
+            (x, e) =
+                layer.forward(pass, structure, number, x, e, positions.as_ref(), bias.as_ref());
             pass.record(|| format!("layers.{number}.h"), &x);
             if let Some(e) = &e {
                 pass.record(|| format!("layers.{number}.e"), e);
             }
         }
-        Ok(self.head.forward(pass, batch, x))
+        Ok(self.head.forward(pass, structure, x))
     }
 }
 
@@ -162,7 +163,7 @@ impl Layer {
     fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         number: usize,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
@@ -171,15 +172,15 @@ impl Layer {
     ) -> (Tensor<2>, Option<Tensor<2>>) {
         let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
         if let Some(table) = &table {
-            record_bias(pass, batch, number, table);
+            record_bias(pass, structure, number, table);
         }
         let name = || format!("layers.{number}.attention");
-        let attended = self.attention.forward(pass, batch, x.clone(), table, name);
+        let attended = self.attention.forward(pass, structure, x.clone(), table, name);
         let attended = x.clone() + self.attention_dropout.forward(pass, attended);
         let attended = self.attention_norm.forward(pass, attended);
         let (y, e) = match (&self.local, &self.local_norm) {
             (Some(local), Some(norm)) => {
-                let (received, e) = local.forward(pass, batch, x.clone(), e, positions);
+                let (received, e) = local.forward(pass, structure, x.clone(), e, positions);
                 let received = match local {
                     LocalLayer::GatedGcn(_) => received,
                     _ => x + self.local_dropout.forward(pass, received),
@@ -227,20 +228,20 @@ impl LocalLayer {
     fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
         positions: Option<&Tensor<2>>,
     ) -> (Tensor<2>, Option<Tensor<2>>) {
         const ARCS: &str = "checked when the model was made";
         match self {
-            Self::Gcn(layer) => (layer.forward(pass, batch, x), e),
-            Self::Sage(layer) => (layer.forward(pass, batch, x), e),
-            Self::Gat(layer) => (layer.forward(pass, batch, x), e),
-            Self::Gine(layer) => (layer.forward(pass, batch, x, e.clone().expect(ARCS)), e),
-            Self::Pna(layer) => (layer.forward(pass, batch, x, e.clone()), e),
+            Self::Gcn(layer) => (layer.forward(pass, structure, x), e),
+            Self::Sage(layer) => (layer.forward(pass, structure, x), e),
+            Self::Gat(layer) => (layer.forward(pass, structure, x), e),
+            Self::Gine(layer) => (layer.forward(pass, structure, x, e.clone().expect(ARCS)), e),
+            Self::Pna(layer) => (layer.forward(pass, structure, x, e.clone()), e),
             Self::GatedGcn(layer) => {
-                let (x, e) = layer.forward(pass, batch, x, e.expect(ARCS), positions);
+                let (x, e) = layer.forward(pass, structure, x, e.expect(ARCS), positions);
                 (x, Some(e))
             }
         }

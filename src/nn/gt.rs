@@ -11,7 +11,7 @@
 use burn::tensor::Tensor;
 
 use super::attention::attend;
-use super::batch::Batch;
+use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::config::{EdgeInput, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
@@ -83,24 +83,24 @@ impl Gt {
 
 impl Backbone for Gt {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
-        batch.check()?;
+        let structure = &batch.structure()?;
         let features = batch.node_features.as_ref();
         let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
-        if let Some(positions) = self.positions.forward(pass, batch)? {
+        if let Some(positions) = self.positions.forward(pass, batch, structure)? {
             x = x + positions;
         }
         pass.record(|| "encoder.h".into(), &x);
         let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
         let scale = self.degree_scale.then(|| {
-            let degrees = batch.by_source().sizes();
+            let degrees = structure.by_source.sizes();
             let scale = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
             matrix(scale, [batch.num_nodes(), 1], pass.device())
         });
         for (number, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(pass, batch, number, x, bias.as_ref(), scale.as_ref());
+            x = layer.forward(pass, structure, number, x, bias.as_ref(), scale.as_ref());
             pass.record(|| format!("layers.{number}.h"), &x);
         }
-        Ok(self.head.forward(pass, batch, x))
+        Ok(self.head.forward(pass, structure, x))
     }
 }
 
@@ -129,7 +129,7 @@ impl Layer {
     fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         number: usize,
         x: Tensor<2>,
         bias: Option<&Tensor<2>>,
@@ -137,7 +137,7 @@ impl Layer {
     ) -> Tensor<2> {
         let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
         if let Some(table) = &table {
-            record_bias(pass, batch, number, table);
+            record_bias(pass, structure, number, table);
         }
         let width = x.dims()[1];
         let key_query = self.key_query.forward(pass, x.clone());
@@ -147,7 +147,7 @@ impl Layer {
             value: self.value.forward(pass, x.clone()),
         };
         let name = || format!("layers.{number}.attention");
-        let pairs = batch.pairs();
+        let pairs = &structure.pairs;
         let mixed = attend(pass, pairs, self.heads, inputs, table, self.weight_dropout, name);
         let mut attended = self.output.forward(pass, mixed);
         if let Some(scale) = scale {

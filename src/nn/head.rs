@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use super::batch::Batch;
+use super::batch::Structure;
 use super::config::{Head, ModelConfig, Pool};
 use super::layers::{Linear, normalise_rows};
 use super::message::mean;
@@ -39,12 +39,12 @@ impl Predictor {
     }
 
     /// Nodes `[nodes, dim]` → `[graphs or nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, batch: &Batch, x: Tensor<2>) -> Tensor<2> {
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
         let mut x = match self.pool {
             Pool::None => x,
-            Pool::Sum => sum(pass, batch.by_graph(), x),
-            Pool::Mean => mean(pass, batch.by_graph(), x),
-            Pool::Max => max(pass, batch.by_graph(), x),
+            Pool::Sum => sum(pass, &structure.by_graph, x),
+            Pool::Mean => mean(pass, &structure.by_graph, x),
+            Pool::Max => max(pass, &structure.by_graph, x),
         };
         for (i, map) in self.maps.iter().enumerate() {
             if i > 0 {

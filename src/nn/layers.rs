@@ -41,6 +41,10 @@ impl Linear {
 
 /// x Wᵀ + b.
 pub(super) fn project(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    if x.dims()[0] == 0 {
+        // Broadcasting over no rows panics in burn-flex 0.22.
+        return Tensor::zeros([0, weight.dims()[0]], &x.device());
+    }
     let y = x.matmul(weight.transpose());
     match bias {
         Some(bias) => y + bias.unsqueeze(),

@@ -55,7 +55,7 @@ mod parameters;
 mod pass;
 
 pub use attention::MultiHead;
-pub use batch::{Batch, Spectrum};
+pub use batch::{Batch, Spectrum, Structure};
 pub use bias::Bias;
 pub use config::ModelConfig;
 pub use encoder::{FeatureEncoder, PositionEncoder};
@@ -117,8 +117,8 @@ impl Model {
 }
 
 /// Traces the bias of a layer, pair by pair: `[pairs, heads]`.
-fn record_bias(pass: &Pass, batch: &Batch, layer: usize, table: &Tensor<2>) {
-    if let Some(codes) = batch.pairs().codes().filter(|_| pass.is_traced()) {
+fn record_bias(pass: &Pass, structure: &Structure, layer: usize, table: &Tensor<2>) {
+    if let Some(codes) = structure.pairs.codes().filter(|_| pass.is_traced()) {
         let heads = table.dims()[1];
         let table = values(table.clone().detach());
         let row = |&code: &u32| &table[code as usize * heads..][..heads];

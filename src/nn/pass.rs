@@ -185,6 +185,18 @@ impl<'a> Pass<'a> {
     /// # Panics
     /// If the device of this pass is not an autodiff device.
     pub fn gradients(&self, loss: &Tensor<1>) -> Vec<f32> {
+        self.gradients_with(loss, &[]).0
+    }
+
+    /// The same, and the derivatives by inputs for which gradients were required.
+    ///
+    /// # Panics
+    /// If the device of this pass is not an autodiff device.
+    pub fn gradients_with(
+        &self,
+        loss: &Tensor<1>,
+        inputs: &[&Tensor<2>],
+    ) -> (Vec<f32>, Vec<Vec<f32>>) {
         let gradients = loss.backward();
         let mut flat = vec![0.0; self.parameters.count()];
         for (entry, tensor) in self.parameters.entries().iter().zip(&self.tensors) {
@@ -192,7 +204,11 @@ impl<'a> Pass<'a> {
                 flat[entry.range.clone()].copy_from_slice(&values(gradient));
             }
         }
-        flat
+        let by_input = |input: &&Tensor<2>| {
+            let zeros = || vec![0.0; input.dims().iter().product()];
+            input.grad(&gradients).map_or_else(zeros, values)
+        };
+        (flat, inputs.iter().map(by_input).collect())
     }
 }
 

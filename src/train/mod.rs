@@ -1,11 +1,12 @@
 //! What training needs besides a model: how wrong it is, how to change it, how fast.
 //!
-//! Everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
+//! But for the losses, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
 //! pass over it and a checkpoint is a step count and a few arrays of the same length. No result depends on
 //! threads or on the machine.
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`loss`] | [`Loss`]: what training makes small |
 //! | [`metrics`] | [`Metric`]: what a table reports; results per class and task |
 //! | [`optimizer`] | [`Optimizer`]: AdamW, Adam and SGD, with a state that can be saved |
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
@@ -27,11 +28,13 @@
 //! ```
 
 pub mod clip;
+pub mod loss;
 pub mod metrics;
 pub mod optimizer;
 pub mod schedule;
 
 pub use clip::clip_norm;
+pub use loss::Loss;
 pub use metrics::{Metric, Targets};
 pub use optimizer::{Optimizer, OptimizerConfig, OptimizerState};
 pub use schedule::Schedule;

@@ -7,6 +7,8 @@ mod cli;
 mod conformance;
 mod distance;
 mod golden;
+#[cfg(feature = "train")]
+mod models;
 mod mutations;
 mod quality;
 #[cfg(feature = "parquet")]

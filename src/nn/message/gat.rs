@@ -4,7 +4,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::{Dropout, Linear};
 use crate::nn::ops::rows::{gather, max, sum};
 use crate::nn::parameters::{Init, Param, Scope};
@@ -39,8 +39,8 @@ impl Gat {
     }
 
     /// `[nodes, inputs]` → `[nodes, heads × width]`.
-    pub fn forward(&self, pass: &Pass, batch: &Batch, x: Tensor<2>) -> Tensor<2> {
-        let (sources, targets) = batch.looped();
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
+        let [sources, targets] = structure.looped();
         let (heads, width, arcs) = (self.heads, self.width, sources.of_row().len());
         let mapped = self.map.forward(pass, x); // [nodes, heads × width]
         let nodes = mapped.dims()[0];

@@ -11,7 +11,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::{BatchNorm, Dropout, Linear};
 use crate::nn::ops::rows::{gather, sum};
 use crate::nn::parameters::Scope;
@@ -63,12 +63,12 @@ impl GatedGcn {
     pub fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         x: Tensor<2>,
         e: Tensor<2>,
         positions: Option<&Tensor<2>>,
     ) -> (Tensor<2>, Tensor<2>) {
-        let (sources, targets) = (batch.by_source(), batch.by_target());
+        let (sources, targets) = (&structure.by_source, &structure.by_target);
         let gates = gather(pass, targets, self.target.forward(pass, x.clone()))
             + gather(pass, sources, self.source.forward(pass, x.clone()))
             + self.edge.forward(pass, e.clone());

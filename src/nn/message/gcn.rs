@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::rows::{gather, sum};
 use crate::nn::parameters::{Init, Param, Scope};
@@ -25,8 +25,8 @@ impl Gcn {
     }
 
     /// `[nodes, inputs]` → `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, batch: &Batch, x: Tensor<2>) -> Tensor<2> {
-        let (sources, targets) = batch.looped();
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
+        let [sources, targets] = structure.looped();
         let scale: Vec<f32> = targets.sizes().map(|size| 1.0 / (size as f32).sqrt()).collect();
         let ends = sources.of_row().iter().zip(targets.of_row());
         let factors: Vec<f32> =

@@ -3,7 +3,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::rows::{gather, sum};
 use crate::nn::parameters::Scope;
@@ -27,9 +27,15 @@ impl Gine {
     }
 
     /// Nodes `[nodes, width]` and arcs `[arcs, width]` → `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, batch: &Batch, x: Tensor<2>, e: Tensor<2>) -> Tensor<2> {
-        let messages = activation::relu(gather(pass, batch.by_source(), x.clone()) + e);
-        let received = sum(pass, batch.by_target(), messages);
+    pub fn forward(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        x: Tensor<2>,
+        e: Tensor<2>,
+    ) -> Tensor<2> {
+        let messages = activation::relu(gather(pass, &structure.by_source, x.clone()) + e);
+        let received = sum(pass, &structure.by_target, messages);
         let hidden = activation::relu(self.first.forward(pass, x + received));
         self.second.forward(pass, hidden)
     }

@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::mean;
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::rows::{gather, max, sum};
 use crate::nn::parameters::Scope;
@@ -86,11 +86,11 @@ impl Pna {
     pub fn forward(
         &self,
         pass: &Pass,
-        batch: &Batch,
+        structure: &Structure,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
-        let (sources, targets) = (batch.by_source(), batch.by_target());
+        let (sources, targets) = (&structure.by_source, &structure.by_target);
         let e = self
             .edge
             .as_ref()

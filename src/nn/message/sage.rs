@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 
 use super::mean;
-use crate::nn::batch::Batch;
+use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::rows::gather;
 use crate::nn::parameters::{Init, Scope};
@@ -26,9 +26,9 @@ impl Sage {
     }
 
     /// `[nodes, inputs]` → `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, batch: &Batch, x: Tensor<2>) -> Tensor<2> {
-        let messages = gather(pass, batch.by_source(), x.clone());
-        let means = mean(pass, batch.by_target(), messages);
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
+        let messages = gather(pass, &structure.by_source, x.clone());
+        let means = mean(pass, &structure.by_target, messages);
         self.neighbours.forward(pass, means) + self.own.forward(pass, x)
     }
 }

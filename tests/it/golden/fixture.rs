@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -13,6 +13,8 @@ pub struct Fixture {
     pub kind: u64,
     pub config: Value,
     pub sidecar: Value,
+    /// The file of tensors.
+    pub path: PathBuf,
     bytes: Vec<u8>,
     compared: RefCell<BTreeSet<String>>,
 }
@@ -23,9 +25,10 @@ impl Fixture {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let sidecar: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let kind = sidecar["kind"].as_u64()?;
-        let bytes = std::fs::read(path.with_extension("safetensors")).ok()?;
+        let path = path.with_extension("safetensors");
+        let bytes = std::fs::read(&path).ok()?;
         let config = sidecar["config"].clone();
-        Some(Fixture { name, kind, config, sidecar, bytes, compared: RefCell::default() })
+        Some(Fixture { name, kind, config, sidecar, path, bytes, compared: RefCell::default() })
     }
 
     fn tensors(&self) -> SafeTensors<'_> {
@@ -43,6 +46,13 @@ impl Fixture {
 
     pub fn shape(&self, name: &str) -> Vec<usize> {
         self.raw(name, None).0
+    }
+
+    /// The type of a tensor, as safetensors writes it.
+    pub fn dtype(&self, name: &str) -> String {
+        let tensors = self.tensors();
+        let tensor = tensors.tensor(name).unwrap_or_else(|e| panic!("{}: {name}: {e}", self.name));
+        format!("{:?}", tensor.dtype())
     }
 
     fn raw(&self, name: &str, dtype: Option<Dtype>) -> (Vec<usize>, &[u8]) {
@@ -101,6 +111,66 @@ impl Fixture {
             );
         }
         self.mark(name);
+    }
+
+    /// Compares an output: largest difference over largest number, within the sidecar's limit.
+    pub fn output(&self, name: &str, found: &[f32]) {
+        let limits = "tolerance.suggested_limit_for_float32_code";
+        let eval = self.number(&format!("{limits}.eval_outputs"));
+        let limit = self.number(&format!("{limits}.outputs")).expect("a limit for outputs");
+        let limit = if name.starts_with("out.eval.") { eval.unwrap_or(limit) } else { limit };
+        let expected = self.floats(name);
+        let (difference, largest) = self.difference(name, found, &expected);
+        let found = difference / largest.max(1e-30);
+        assert!(
+            difference == 0.0 || found <= limit,
+            "{}: {name} is off by {found:e}, limit {limit:e}",
+            self.name
+        );
+        self.mark(name);
+    }
+
+    /// Compares the gradient `grad.NAME`: largest difference over largest number, plus a thousandth of
+    /// the largest gradient of all. Those that are zero in exact arithmetic need only be tiny.
+    pub fn gradient(&self, name: &str, found: &[f32]) {
+        let largest = self.number("tolerance.largest_gradient").unwrap_or(0.0);
+        let limit = self
+            .number("tolerance.suggested_limit_for_float32_code.gradients")
+            .expect("a limit for gradients");
+        let zeros = &self.sidecar["tolerance"]["gradients_that_are_zero_in_exact_arithmetic"];
+        let zero = zeros.as_array().is_some_and(|zeros| zeros.iter().any(|zero| zero == name));
+        let name = format!("grad.{name}");
+        let expected = self.floats(&name);
+        let (difference, scale) = self.difference(&name, found, &expected);
+        if zero {
+            let size = found.iter().fold(0.0, |size: f32, x| size.max(x.abs()));
+            let limit = 1e-5 * largest;
+            assert!(f64::from(size) <= limit, "{}: {name} is {size:e}, not 0", self.name);
+        } else {
+            let found = difference / (scale + 1e-3 * largest).max(1e-30);
+            assert!(
+                difference == 0.0 || found <= limit,
+                "{}: {name} is off by {found:e}, limit {limit:e}",
+                self.name
+            );
+        }
+        self.mark(&name);
+    }
+
+    /// Largest difference, and largest number expected.
+    fn difference(&self, name: &str, found: &[f32], expected: &[f32]) -> (f64, f64) {
+        assert_eq!(found.len(), expected.len(), "{}: size of {name}", self.name);
+        assert!(found.iter().all(|x| x.is_finite()), "{}: {name} is not finite", self.name);
+        let pairs = found.iter().zip(expected);
+        let differences = pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
+        let sizes = expected.iter().map(|&x| f64::from(x).abs());
+        (differences.fold(0.0, f64::max), sizes.fold(0.0, f64::max))
+    }
+
+    /// A whole number of the configuration.
+    pub fn size(&self, key: &str) -> usize {
+        let value = self.config[key].as_u64();
+        value.unwrap_or_else(|| panic!("{}: no number `{key}`", self.name)) as usize
     }
 
     /// Checks that every result was compared; gives how many there are.

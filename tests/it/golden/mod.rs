@@ -5,14 +5,26 @@
 //! Fixtures of other kinds are named as not covered (quality.rs reads those about partitions).
 //! Run alone with `cargo test --release --test it golden -- --nocapture`.
 
+#[cfg(feature = "train")]
+mod attention;
+#[cfg(feature = "train")]
+mod bias;
 mod distances;
 // Which of its readers are used depends on the features.
 #[allow(dead_code)]
 mod fixture;
 #[cfg(feature = "train")]
+mod layers;
+#[cfg(feature = "train")]
+mod losses;
+#[cfg(feature = "train")]
 mod metrics;
 #[cfg(feature = "train")]
+mod models;
+#[cfg(feature = "train")]
 mod optimizers;
+#[cfg(feature = "train")]
+mod training;
 #[cfg(feature = "train")]
 mod words;
 
@@ -29,7 +41,19 @@ type Check = fn(&Fixture);
 fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
     match fixture.kind {
         #[cfg(feature = "train")]
+        1 => Some(("bias", bias::check)),
+        #[cfg(feature = "train")]
+        2 => Some(("attention", attention::check)),
+        #[cfg(feature = "train")]
+        3 => Some(("layers", layers::check)),
+        #[cfg(feature = "train")]
+        4 if models::is_about(fixture) => Some(("models", models::check)),
+        #[cfg(feature = "train")]
+        6 if losses::is_about(fixture) => Some(("losses", losses::check)),
+        #[cfg(feature = "train")]
         6 if metrics::is_about(fixture) => Some(("metrics", metrics::check)),
+        #[cfg(feature = "train")]
+        7 if training::is_about(fixture) => Some(("training", training::check)),
         #[cfg(feature = "train")]
         7 if optimizers::is_about(fixture) => Some(("optimizers", optimizers::check)),
         8 => Some(("distances", distances::check)),

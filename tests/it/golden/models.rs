@@ -1,0 +1,222 @@
+//! Whole models: states after every layer, biases, predictions, loss, running statistics and every
+//! gradient; by the kernels and composed.
+
+use super::Fixture;
+use hdse::data::{Edges, Matrix, Values};
+use hdse::distance::Codes;
+use hdse::nn::{Batch, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, cpu, values};
+use hdse::rng::Seed;
+use hdse::train::Loss;
+use serde_json::{Value, json};
+
+/// Models that are implemented; others are named as not covered.
+pub fn is_about(fixture: &Fixture) -> bool {
+    match fixture.config["model"].as_str() {
+        Some("gps") => true,
+        Some("gt") => fixture.config["extractor"] == "none",
+        _ => false,
+    }
+}
+
+/// Our configuration of a fixture's.
+pub fn config(fixture: &Value) -> ModelConfig {
+    let gps = fixture["model"] == "gps";
+    let hdse = &fixture["hdse"];
+    let mut config = json!({
+        "backbone": fixture["model"], "dim": fixture["dim"], "heads": fixture["heads"],
+        "layers": fixture["layers"], "pool": fixture["pool"], "outputs": fixture["out"],
+    });
+    let mut set = |key: &str, value: Value| {
+        config[key] = value;
+    };
+    match hdse["mode"].as_str().expect("a mode") {
+        "off" => set("bias", json!("none")),
+        mode => {
+            set("bias", json!(mode));
+            set("levels", hdse["K"].clone());
+            set("max_distance", hdse["L"].clone());
+            set("bias_dim", hdse["d_b"].clone());
+        }
+    }
+    if gps {
+        set("local", fixture["local"].clone());
+    }
+    match fixture["encoder"].as_str().expect("an encoder") {
+        "zinc" => {
+            set("node", json!({ "types": fixture["node_types"] }));
+            set("edge", json!({ "types": fixture["edge_types"] }));
+            let (steps, dim) = (&fixture["rwse_steps"], &fixture["dim_pe"]);
+            set("encoding", json!({ "rwse": { "steps": steps, "dim": dim } }));
+        }
+        "pattern" => {
+            set("node", json!({ "linear": fixture["in_dim"] }));
+            set("edge", json!("dummy"));
+            if fixture["edge_gate"] == true {
+                set("encoding", json!({ "eslappe": { "frequencies": fixture["freqs"] } }));
+            }
+        }
+        "peptides" => {
+            set("node", json!({ "atoms": fixture["atom_vocab"] }));
+            set("edge", json!({ "bonds": fixture["bond_vocab"] }));
+            let (frequencies, dim) = (&fixture["freqs"], &fixture["dim_pe"]);
+            set(
+                "encoding",
+                json!({ "lappe": {
+                "frequencies": frequencies, "dim": dim, "random_signs": false
+            } }),
+            );
+        }
+        encoder @ ("type" | "onehot") => {
+            set(
+                "node",
+                match encoder {
+                    "type" => json!({ "types": fixture["node_types"] }),
+                    _ => json!({ "linear": fixture["in_dim"] }),
+                },
+            );
+            if let Some(steps) = fixture.get("pe_dim") {
+                set("encoding", json!({ "rwse": { "steps": steps } }));
+            }
+        }
+        other => panic!("unknown encoder `{other}`"),
+    }
+    set(
+        "head",
+        match fixture["head"].as_str() {
+            Some("san") => json!("san"),
+            Some("graphgym") => json!({ "graphgym": fixture["head_layers"] }),
+            Some(other) => panic!("unknown head `{other}`"),
+            None => json!({ "plain": 2 }),
+        },
+    );
+    serde_json::from_value(config).unwrap()
+}
+
+/// The loss of a fixture's configuration.
+pub fn loss(fixture: &Value) -> Loss {
+    match fixture["loss"].as_str().expect("a loss") {
+        "l1" => Loss::L1,
+        "bce" => Loss::BinaryCrossEntropy,
+        "ce" => Loss::CrossEntropy,
+        "weighted_bce" => Loss::WeightedBinaryCrossEntropy,
+        "weighted_ce" => Loss::WeightedCrossEntropy,
+        other => panic!("unknown loss `{other}`"),
+    }
+}
+
+/// The inputs whose names start with `prefix`.
+pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
+    let name = |name: &str| format!("{prefix}{name}");
+    let ptr = fixture.ints(&name("ptr"));
+    let sizes: Vec<usize> = ptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect();
+    let all: Vec<u32> = fixture.ints(&name("edge_index")).iter().map(|&id| id as u32).collect();
+    let (sources, targets) = all.split_at(all.len() / 2);
+    let width = |name: &str| fixture.shape(name).get(1).copied().unwrap_or(1);
+    let ints = |names: [&str; 2]| {
+        let name = names.map(name).into_iter().find(|name| fixture.has(name))?;
+        Some(Matrix { width: width(&name), values: Values::Int(fixture.ints(&name)) })
+    };
+    let reals = |names: [&str; 2]| {
+        let name = names.map(name).into_iter().find(|name| fixture.has(name))?;
+        Some(Matrix { width: width(&name), values: Values::Float(fixture.floats(&name)) })
+    };
+    let first_rows = || ptr[..sizes.len()].iter().map(|&row| row as usize);
+    let spectrum = fixture.has(&name("eigvecs")).then(|| {
+        let frequencies = width(&name("eigvecs"));
+        let rows = |all: Vec<f32>| -> Vec<f32> {
+            first_rows().flat_map(|row| all[row * frequencies..][..frequencies].to_vec()).collect()
+        };
+        let eigenvalues = fixture.has(&name("eigvals"));
+        let mask = fixture.has(&name("eig_mask")).then(|| fixture.bytes(&name("eig_mask")));
+        let count = |row: usize| match mask {
+            Some(mask) => {
+                mask[row * frequencies..][..frequencies].iter().map(|&m| m as usize).sum()
+            }
+            None => frequencies,
+        };
+        Spectrum {
+            frequencies,
+            vectors: fixture.floats(&name("eigvecs")),
+            values: match eigenvalues {
+                true => rows(fixture.floats(&name("eigvals"))),
+                false => vec![0.0; sizes.len() * frequencies],
+            },
+            counts: first_rows().map(count).collect(),
+        }
+    });
+    let levels: Vec<&[u8]> = (0..)
+        .map(|level| name(&format!("dist.{level}")))
+        .take_while(|name| fixture.has(name))
+        .map(|name| fixture.bytes(&name))
+        .collect();
+    let codes = levels.first().map(|first| {
+        let tuples: Vec<u8> =
+            (0..first.len()).flat_map(|pair| levels.iter().map(move |level| level[pair])).collect();
+        Codes::from_tuples(&tuples, levels.len())
+    });
+    let y = fixture.has(&name("y")).then(|| match fixture.dtype(&name("y")).as_str() {
+        "I64" => Values::Int(fixture.ints(&name("y"))),
+        _ => Values::Float(fixture.floats(&name("y"))),
+    });
+    Batch {
+        sizes,
+        edges: Edges { sources: sources.to_vec(), targets: targets.to_vec() },
+        node_features: ints(["node_type", "atom"]).or_else(|| reals(["x", "x"])),
+        edge_features: ints(["edge_type", "bond"]),
+        random_walk: reals(["rwse", "pe"]),
+        spectrum,
+        codes,
+        targets: y,
+    }
+}
+
+/// Compares the gradients of all parameters.
+pub fn check_gradients(fixture: &Fixture, parameters: &Parameters, flat: &[f32], prefix: &str) {
+    for entry in parameters.entries().iter().filter(|entry| entry.trained) {
+        let name = format!("{prefix}{}", entry.name);
+        fixture.gradient(&name, &flat[entry.range.clone()]);
+    }
+}
+
+pub fn check(fixture: &Fixture) {
+    let config = config(&fixture.config);
+    let mut model = Model::new(&config, Seed(0)).unwrap();
+    model.parameters.load(&fixture.path, "param.").unwrap();
+    let batch = batch(fixture, "in.");
+    if fixture.has("in.deg_scale") {
+        let structure = batch.structure().unwrap();
+        let degrees = structure.by_source.sizes();
+        let scale: Vec<f32> = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
+        assert_eq!(scale, fixture.floats("in.deg_scale"), "{}", fixture.name);
+    }
+    let loss = loss(&fixture.config);
+    let targets = batch.targets.as_ref().expect("targets");
+    for composed in [false, true] {
+        for train in [true, false] {
+            let mode = if train { Mode::Train { seed: Seed(0), step: 0 } } else { Mode::Eval };
+            let pass = Pass::new(&model.parameters, mode, &cpu().autodiff()).traced();
+            let pass = if composed { pass.composed() } else { pass };
+            let prediction = model.backbone.forward(&pass, &batch).unwrap();
+            let value = loss.of(&pass, prediction.clone(), targets).unwrap();
+            let prefix = if train { "out." } else { "out.eval." };
+            fixture.output(&format!("{prefix}pred"), &values(prediction));
+            fixture.output(&format!("{prefix}loss"), &values(value.clone()));
+            if !train {
+                continue;
+            }
+            for (name, traced) in pass.trace() {
+                let name = format!("out.{name}");
+                if fixture.has(&name) {
+                    fixture.output(&name, &traced.values);
+                }
+            }
+            check_gradients(fixture, &model.parameters, &pass.gradients(&value), "");
+            let mut after = model.parameters.clone();
+            pass.statistics().store(&mut after);
+            for entry in after.entries().iter().filter(|entry| !entry.trained) {
+                let found = after.get(&entry.name).expect("a statistic");
+                fixture.output(&format!("out.after.{}", entry.name), found);
+            }
+        }
+    }
+}
