@@ -9,7 +9,7 @@
 //! | [`coarsen`] | algorithms that make partitions; [`coarsen::ALL`] lists them |
 //! | [`hierarchy`] | [`Hierarchy`]: coarsen, contract, repeat |
 //! | [`distance`] | distances at every level, codes, high-level distances |
-//! | [`encoding`] | node encodings: random walks, degrees |
+//! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
