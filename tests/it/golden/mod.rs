@@ -6,6 +6,7 @@
 //! Run alone with `cargo test --release --test it golden -- --nocapture`.
 
 mod distances;
+mod encodings;
 mod fixture;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ type Check = fn(&Fixture);
 /// What checks a fixture, by the sidecar's kind and configuration.
 fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
     match fixture.kind {
+        5 if encodings::knows(fixture) => Some(("encodings", encodings::check)),
         8 => Some(("distances", distances::check)),
         _ => None,
     }
