@@ -9,6 +9,7 @@
 //! | [`coarsen`] | algorithms that make partitions; [`coarsen::ALL`] lists them |
 //! | [`hierarchy`] | [`Hierarchy`]: coarsen, contract, repeat |
 //! | [`distance`] | distances at every level, codes, high-level distances |
+//! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
 #![cfg_attr(feature = "train", doc = "| [`nn`] | graph transformers and their parts |")]
@@ -20,6 +21,7 @@ pub mod coarsen;
 pub mod data;
 pub mod distance;
 pub mod encode;
+pub mod encoding;
 pub mod error;
 pub mod graph;
 pub mod hierarchy;

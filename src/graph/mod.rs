@@ -379,7 +379,7 @@ pub(crate) fn check_weight(weight: f32) -> Result<()> {
     Err(Error::data(format!("weight {weight} is not a finite number ≥ 0; drop or clean this edge")))
 }
 
-fn out_of_range(at: usize, u: u32, v: u32, num_nodes: usize) -> Error {
+pub(crate) fn out_of_range(at: usize, u: u32, v: u32, num_nodes: usize) -> Error {
     Error::data(format!(
         "pair {at} ({u}, {v}) is out of range: with {num_nodes} nodes, ids run from 0 to {}",
         num_nodes as i64 - 1

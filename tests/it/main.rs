@@ -6,6 +6,7 @@ mod bad_input;
 mod cli;
 mod conformance;
 mod distance;
+mod encoding;
 mod golden;
 #[cfg(feature = "train")]
 mod models;

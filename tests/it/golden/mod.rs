@@ -10,6 +10,7 @@ mod attention;
 #[cfg(feature = "train")]
 mod bias;
 mod distances;
+mod encodings;
 // Which of its readers are used depends on the features.
 #[allow(dead_code)]
 mod fixture;
@@ -48,6 +49,7 @@ fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
         3 => Some(("layers", layers::check)),
         #[cfg(feature = "train")]
         4 if models::is_about(fixture) => Some(("models", models::check)),
+        5 if encodings::knows(fixture) => Some(("encodings", encodings::check)),
         #[cfg(feature = "train")]
         6 if losses::is_about(fixture) => Some(("losses", losses::check)),
         #[cfg(feature = "train")]
