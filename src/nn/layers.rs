@@ -2,9 +2,10 @@
 
 use burn::tensor::{Tensor, activation};
 
+use super::ops::norm::normalise;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
-use super::pass::{Pass, matrix, values};
+use super::pass::{Pass, matrix, values, vector};
 
 /// y = x Wᵀ + b, with W as `weight` `[outputs, inputs]`.
 #[derive(Clone, Debug)]
@@ -112,27 +113,39 @@ impl BatchNorm {
         if rows == 0 {
             return x;
         }
-        let running = |param| pass.param::<1>(param);
-        let (centred, variance) = if pass.is_training() {
-            let mean = x.clone().mean_dim(0); // [1, width]
-            let centred = x - mean.clone();
-            let variance = centred.clone().square().mean_dim(0); // [1, width]
-            let moved = |param, value: Tensor<2>| {
-                let new = value.detach().reshape([width]).mul_scalar(Self::MOMENTUM);
-                pass.update(param, running(param).mul_scalar(1.0 - Self::MOMENTUM) + new);
+        let [weight, bias] = [self.weight, self.bias].map(|param| pass.param::<1>(param));
+        if !pass.is_training() {
+            let [mean, variance] =
+                [self.running_mean, self.running_var].map(|param| pass.param::<1>(param));
+            let scaled = (x - mean.unsqueeze()) / variance.add_scalar(EPSILON).sqrt().unsqueeze();
+            return scaled * weight.unsqueeze() + bias.unsqueeze();
+        }
+        if let Some((y, moments)) = normalise(pass, &x, &weight, &bias, EPSILON) {
+            let single = |numbers: Vec<f64>| {
+                vector(numbers.into_iter().map(|number| number as f32).collect(), pass.device())
             };
-            moved(self.running_mean, mean);
-            if rows > 1 {
-                let unbiased = rows as f64 / (rows as f64 - 1.0);
-                moved(self.running_var, variance.clone().mul_scalar(unbiased));
-            }
-            (centred, variance)
-        } else {
-            let mean: Tensor<2> = running(self.running_mean).unsqueeze();
-            (x - mean, running(self.running_var).unsqueeze())
-        };
+            self.update(pass, rows, single(moments.mean), single(moments.variance));
+            return y;
+        }
+        let mean = x.clone().mean_dim(0); // [1, width]
+        let centred = x - mean.clone();
+        let variance = centred.clone().square().mean_dim(0); // [1, width]
+        self.update(pass, rows, mean.reshape([width]), variance.clone().reshape([width]));
         let scaled = centred / variance.add_scalar(EPSILON).sqrt();
-        scaled * pass.param::<1>(self.weight).unsqueeze() + pass.param::<1>(self.bias).unsqueeze()
+        scaled * weight.unsqueeze() + bias.unsqueeze()
+    }
+
+    /// Moves the running statistics towards those of the batch.
+    fn update(&self, pass: &Pass, rows: usize, mean: Tensor<1>, variance: Tensor<1>) {
+        let moved = |param, new: Tensor<1>| {
+            let old = pass.param::<1>(param).mul_scalar(1.0 - Self::MOMENTUM);
+            pass.update(param, old + new.detach().mul_scalar(Self::MOMENTUM));
+        };
+        moved(self.running_mean, mean);
+        if rows > 1 {
+            let unbiased = rows as f64 / (rows as f64 - 1.0);
+            moved(self.running_var, variance.mul_scalar(unbiased));
+        }
     }
 }
 
