@@ -66,6 +66,14 @@ impl Values {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The numbers as real ones.
+    pub fn to_floats(&self) -> Vec<f32> {
+        match self {
+            Values::Int(v) => v.iter().map(|&x| x as f32).collect(),
+            Values::Float(v) => v.clone(),
+        }
+    }
 }
 
 /// Numbers of one row, before they are checked.

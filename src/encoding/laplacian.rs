@@ -9,6 +9,8 @@
 //! Time O(c³) for every component of c nodes, some 4c³/3 multiplications and additions; memory 8 bytes · c²
 //! for the largest.
 
+use serde::{Deserialize, Serialize};
+
 use super::eigen::{self, Pair};
 use crate::{Graph, MemoryLimit, Result};
 
@@ -16,9 +18,11 @@ use crate::{Graph, MemoryLimit, Result};
 const EQUAL: f64 = 1e-6;
 
 /// Which Laplacian of the undirected graph; weights are not looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Laplacian {
     /// D − A.
+    #[default]
     Combinatorial,
     /// I − D^(−1/2) A D^(−1/2), with 1 on the diagonal for nodes without edges too.
     Normalised,

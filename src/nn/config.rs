@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Aggregator;
 use crate::distance::MaxDistance;
+use crate::encoding::Laplacian;
 use crate::{Error, Result};
 
 /// Everything that determines a model, except its weights.
@@ -166,7 +167,7 @@ impl Clip {
 
 /// Node features.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum NodeInput {
     /// One of so many types.
     Types(usize),
@@ -174,6 +175,24 @@ pub enum NodeInput {
     Atoms(Vec<usize>),
     /// So many real numbers.
     Linear(usize),
+    /// The first `columns` of so many real numbers; released GT leaves out coordinates that way.
+    Leading {
+        /// How many are read.
+        columns: usize,
+        /// How many there are.
+        of: usize,
+    },
+}
+
+impl NodeInput {
+    /// Columns read as real numbers, and columns there are; none where nodes have types.
+    pub fn reals(&self) -> Option<(usize, usize)> {
+        match *self {
+            NodeInput::Types(_) | NodeInput::Atoms(_) => None,
+            NodeInput::Linear(columns) => Some((columns, columns)),
+            NodeInput::Leading { columns, of } => Some((columns, of)),
+        }
+    }
 }
 
 /// Arc features.
@@ -255,17 +274,6 @@ fn normalised() -> Laplacian {
     Laplacian::Normalised
 }
 
-/// Which Laplacian.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Laplacian {
-    /// D − A.
-    #[default]
-    Combinatorial,
-    /// I − D^-1/2 A D^-1/2.
-    Normalised,
-}
-
 /// Message passing beside the attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -344,6 +352,11 @@ impl ModelConfig {
             if !(0.0..=1.0).contains(&rate) {
                 return Err(Error::config(format!("`{key}` is {rate}; it is a probability")));
             }
+        }
+        if let Some((columns, of)) = self.node.reals()
+            && (columns == 0 || columns > of)
+        {
+            return Err(Error::config(format!("`node` reads {columns} of {of} columns")));
         }
         if let Head::GraphGym(0) | Head::Plain(0) = self.head {
             return Err(Error::config("`head` needs at least one linear map"));

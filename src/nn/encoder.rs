@@ -18,8 +18,15 @@ pub enum FeatureEncoder {
     Types(Embedding),
     /// Embeddings of several columns, added up.
     Columns(Vec<Embedding>),
-    /// A linear map.
-    Linear(Linear, usize),
+    /// A linear map of the first columns.
+    Linear {
+        /// The map.
+        map: Linear,
+        /// Columns read.
+        columns: usize,
+        /// Columns there are.
+        of: usize,
+    },
     /// The same state for all.
     Dummy(Embedding),
 }
@@ -33,13 +40,14 @@ impl FeatureEncoder {
                 Self::Types(Embedding::new(scope.at("node_emb"), *count, width, Init::Normal(1.0)))
             }
             NodeInput::Atoms(counts) => Self::columns(scope.at("atom_emb"), counts, width),
-            NodeInput::Linear(inputs) => {
-                let scope = scope.at("node_lin");
+            NodeInput::Linear(columns) | NodeInput::Leading { columns, .. } => {
+                let (scope, columns) = (scope.at("node_lin"), *columns);
                 let map = match bias {
-                    true => Linear::new(scope, *inputs, width),
-                    false => Linear::unbiased(scope, *inputs, width, Init::fan_in(*inputs)),
+                    true => Linear::new(scope, columns, width),
+                    false => Linear::unbiased(scope, columns, width, Init::fan_in(columns)),
                 };
-                Self::Linear(map, *inputs)
+                let of = if let NodeInput::Leading { of, .. } = input { *of } else { columns };
+                Self::Linear { map, columns, of }
             }
         }
     }
@@ -53,8 +61,9 @@ impl FeatureEncoder {
             EdgeInput::Dummy => Self::Dummy(embedding(1)),
             EdgeInput::Types(count) => Self::Types(embedding(*count)),
             EdgeInput::Bonds(counts) => Self::columns(scope.at("bond_emb"), counts, width),
-            EdgeInput::Linear(inputs) => {
-                Self::Linear(Linear::new(scope.at("edge_lin"), *inputs, width), *inputs)
+            &EdgeInput::Linear(columns) => {
+                let map = Linear::new(scope.at("edge_lin"), columns, width);
+                Self::Linear { map, columns, of: columns }
             }
         })
     }
@@ -82,7 +91,7 @@ impl FeatureEncoder {
         })?;
         let width = match self {
             Self::Columns(embeddings) => embeddings.len(),
-            Self::Linear(_, inputs) => *inputs,
+            Self::Linear { of, .. } => *of,
             _ => 1,
         };
         if rows > 0 && features.width != width {
@@ -92,12 +101,10 @@ impl FeatureEncoder {
             )));
         }
         match self {
-            Self::Linear(map, _) => {
-                let values = match &features.values {
-                    Values::Float(values) => values.clone(),
-                    Values::Int(values) => values.iter().map(|&value| value as f32).collect(),
-                };
-                Ok(map.forward(pass, matrix(values, [rows, width], pass.device())))
+            Self::Linear { map, columns, .. } => {
+                let values = features.values.to_floats();
+                let read = matrix(values, [rows, width], pass.device()).narrow(1, 0, *columns);
+                Ok(map.forward(pass, read))
             }
             Self::Types(embedding) => {
                 Ok(embedding.forward(pass, types(features, 0, embedding.count(), what)?))

@@ -53,6 +53,7 @@ pub mod message;
 mod ops;
 mod parameters;
 mod pass;
+mod prepare;
 
 pub use attention::MultiHead;
 pub use batch::{Batch, Spectrum, Structure};
@@ -65,6 +66,7 @@ pub use ops::attention::{Inputs, Pairs, attention};
 pub use ops::rows::{Groups, gather, max, sum};
 pub use parameters::{Builder, Entry, Init, Param, Parameters, Scope};
 pub use pass::{Mode, Pass, Statistics, Traced, cpu, matrix, values, vector};
+pub use prepare::prepare;
 
 use burn::tensor::Tensor;
 

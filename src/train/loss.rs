@@ -74,11 +74,11 @@ impl Loss {
         let shape = [rows, width];
         match self {
             Loss::L1 => {
-                let targets = matrix(reals(targets), shape, pass.device());
+                let targets = matrix(targets.to_floats(), shape, pass.device());
                 Ok((predictions - targets).abs().mean())
             }
             Loss::BinaryCrossEntropy => {
-                let labels = labels(&reals(targets))?;
+                let labels = labels(&targets.to_floats())?;
                 let known: Vec<f32> =
                     labels.iter().map(|label| f32::from(label.is_some())).collect();
                 let count: f32 = known.iter().sum();
@@ -158,13 +158,6 @@ fn weights(classes: &[u32], count: usize) -> Vec<f32> {
     let rows = classes.len();
     let weight = |&class: &u32| (rows - sizes[class as usize]) as f32 / rows as f32;
     classes.iter().map(weight).collect()
-}
-
-fn reals(targets: &Values) -> Vec<f32> {
-    match targets {
-        Values::Float(values) => values.clone(),
-        Values::Int(values) => values.iter().map(|&value| value as f32).collect(),
-    }
 }
 
 fn labels(targets: &[f32]) -> Result<Vec<Option<f32>>> {

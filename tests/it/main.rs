@@ -14,6 +14,8 @@ mod mutations;
 mod quality;
 #[cfg(feature = "parquet")]
 mod real_data;
+#[cfg(all(feature = "parquet", feature = "train"))]
+mod real_models;
 mod relabelling;
 mod round_trip;
 #[cfg(all(feature = "cli", feature = "parquet"))]

@@ -1,0 +1,101 @@
+//! From a sample of a data set to what a model reads.
+
+use super::batch::{Batch, Spectrum};
+use super::config::{EdgeInput, Encoding, ModelConfig, NodeInput};
+use crate::data::{Matrix, Sample, Values};
+use crate::distance::Codes;
+use crate::encoding::{Laplacian, LaplacianEncoding, SelfLoops, Walk, random_walk};
+use crate::{MemoryLimit, Result};
+
+/// One graph, with the features and encodings that the model of `config` reads, as a batch of one.
+/// Coordinates are put behind node features if the model reads as many numbers as both have. The distance
+/// codes are needed unless `bias` is none.
+///
+/// ```
+/// use hdse::data::{ReadOptions, read_bytes};
+/// use hdse::nn::{Model, ModelConfig, Pass, prepare, values};
+/// use hdse::{MemoryLimit, rng::Seed};
+///
+/// let text = r#"{"num_nodes": 3, "edge_index": [[0, 1, 1, 2], [1, 0, 2, 1]], "node_feat": [[0], [1], [0]]}"#;
+/// let set = read_bytes("path.jsonl", text.into(), &ReadOptions::default())?;
+/// let config: ModelConfig = serde_json::from_str(
+///     r#"{ "backbone": "gt", "dim": 16, "heads": 2, "layers": 2, "node": { "types": 2 }, "bias": "none",
+///          "encoding": { "rwse": { "steps": 4 } }, "pool": "none", "head": { "plain": 2 }, "outputs": 2 }"#,
+/// )?;
+/// let batch = prepare(&set.samples[0], &config, None, MemoryLimit::default())?;
+/// let model = Model::new(&config, Seed(0))?;
+/// let prediction = model.backbone.forward(&Pass::eval(&model.parameters), &batch)?;
+/// assert_eq!(values(prediction).len(), 3 * 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn prepare(
+    sample: &Sample,
+    config: &ModelConfig,
+    codes: Option<Codes>,
+    limit: MemoryLimit,
+) -> Result<Batch> {
+    let nodes = sample.graph.num_nodes();
+    let edges = sample.edges.clone();
+    let (mut walks, mut spectrum) = (None, None);
+    match &config.encoding {
+        Encoding::None | Encoding::Degree { .. } => {}
+        Encoding::Rwse { steps, .. } => {
+            // GT walks without loops.
+            let loops = if config.backbone == "gt" { SelfLoops::Drop } else { SelfLoops::Keep };
+            let walk = Walk::new(nodes, &edges.sources, &edges.targets, loops)?;
+            let values = Values::Float(random_walk(&walk, *steps, limit)?);
+            walks = Some(Matrix { width: *steps, values });
+        }
+        Encoding::LapPe { frequencies, laplacian, skip, .. }
+        | Encoding::EsLapPe { frequencies, laplacian, skip } => {
+            spectrum = Some(lowest(sample, *laplacian, *frequencies, *skip, limit)?);
+        }
+    }
+    let edge_features = match config.edge {
+        EdgeInput::None | EdgeInput::Dummy => None,
+        _ => sample.edge_attr.clone(),
+    };
+    Ok(Batch {
+        sizes: vec![nodes],
+        edges,
+        node_features: node_features(sample, &config.node),
+        edge_features,
+        random_walk: walks,
+        spectrum,
+        codes,
+        targets: sample.y.clone(),
+    })
+}
+
+fn lowest(
+    sample: &Sample,
+    laplacian: Laplacian,
+    frequencies: usize,
+    skip: usize,
+    limit: MemoryLimit,
+) -> Result<Spectrum> {
+    let found = LaplacianEncoding::new(&sample.graph, laplacian, frequencies, skip, limit)?;
+    Ok(Spectrum {
+        frequencies,
+        vectors: found.vectors,
+        values: found.values.iter().map(|&value| value as f32).collect(),
+        counts: vec![found.count],
+    })
+}
+
+/// Node features, with coordinates behind them if the model reads as many numbers as both have.
+fn node_features(sample: &Sample, input: &NodeInput) -> Option<Matrix> {
+    let (Some(features), Some(positions), Some((_, width))) =
+        (&sample.node_feat, &sample.pos, input.reals())
+    else {
+        return sample.node_feat.clone();
+    };
+    if features.width + positions.width != width {
+        return Some(features.clone());
+    }
+    let rows = |matrix: &Matrix| -> Vec<Vec<f32>> {
+        matrix.values.to_floats().chunks_exact(matrix.width).map(<[f32]>::to_vec).collect()
+    };
+    let values = rows(features).into_iter().zip(rows(positions)).flat_map(|(f, p)| [f, p].concat());
+    Some(Matrix { width, values: Values::Float(values.collect()) })
+}
