@@ -4,6 +4,8 @@
 //! Real sets are looked for in `HDSE_DATA`, else `../shared/data`; those that are absent are left
 //! out and named.
 
+#[cfg(feature = "train")]
+mod models;
 mod report;
 mod sets;
 
@@ -12,6 +14,7 @@ use hdse::coarsen::{self, Context};
 use hdse::data::{AtomicFile, encoded, read};
 use hdse::distance::{Codes, Distances, MaxDistance, Scratch};
 use hdse::encode::{Encoder, Partitions};
+use hdse::encoding::{Laplacian, LaplacianEncoding, SelfLoops, Walk, random_walk};
 use hdse::rng::Seed;
 use hdse::{Graph, Hierarchy, MemoryLimit};
 
@@ -24,6 +27,9 @@ fn main() {
     coarseners(&mut criterion, &sets);
     build(&mut criterion, &sets);
     encode(&mut criterion, &sets);
+    encodings(&mut criterion, &sets);
+    #[cfg(feature = "train")]
+    models::training_step(&mut criterion, &sets);
     criterion.final_summary();
     report::write(&sets);
 }
@@ -113,6 +119,31 @@ fn build(criterion: &mut Criterion, sets: &[sets::Set]) {
                 }
             });
         });
+    }
+}
+
+fn encodings(criterion: &mut Criterion, sets: &[sets::Set]) {
+    let limit = MemoryLimit::NONE;
+    let walk = |graph: &Graph| {
+        let (sources, targets): (Vec<u32>, Vec<u32>) =
+            graph.edges().flat_map(|(u, v, _)| [(u, v), (v, u)]).unzip();
+        let walk = Walk::new(graph.num_nodes(), &sources, &targets, SelfLoops::Keep);
+        random_walk(&walk.expect("valid arcs"), 20, limit).expect("no limit").len()
+    };
+    let laplacian = |graph: &Graph| {
+        let lowest = LaplacianEncoding::new(graph, Laplacian::Combinatorial, 10, 0, limit);
+        lowest.expect("no limit").count
+    };
+    let kinds: [(&str, &dyn Fn(&Graph) -> usize); 2] =
+        [("random walk", &walk), ("laplacian", &laplacian)];
+    for (name, encode) in kinds {
+        let mut group = criterion.benchmark_group(name);
+        for set in sets {
+            group.throughput(Throughput::Elements(set.graphs.len() as u64));
+            group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+                bencher.iter(|| set.graphs.iter().map(encode).sum::<usize>());
+            });
+        }
     }
 }
 

@@ -10,6 +10,9 @@ const ROWS: &[(&str, &str)] = &[
     ("distances", "both levels, graph to bytes"),
     ("codes", "distances to codes"),
     ("graph from pairs", "arcs to graph"),
+    ("random walk", "return probabilities, 20 steps"),
+    ("laplacian", "10 lowest eigenvectors"),
+    ("training step", "GraphGPS of ZINC: forward, backward, AdamW; batches of 32"),
     ("encode", "`hdse encode` with `newman`, file to file"),
 ];
 

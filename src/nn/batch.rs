@@ -10,6 +10,13 @@ use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
 
+/// Nodes or arcs of a batch, at most; positions are kept in 32 bits.
+const MOST_ROWS: usize = i32::MAX as usize;
+
+fn too_large() -> Error {
+    Error::data(format!("a batch has more than {MOST_ROWS} nodes or arcs; use smaller batches"))
+}
+
 /// Graphs with their features, one after another.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -72,10 +79,8 @@ impl Batch {
         if self.sizes.is_empty() || self.sizes.contains(&0) {
             return Err(Error::data("a batch needs graphs, and every graph a node"));
         }
-        if nodes > u32::MAX as usize / 2 || arcs > u32::MAX as usize / 2 {
-            return Err(Error::data(format!(
-                "a batch of {nodes} nodes and {arcs} arcs is too large; use smaller batches"
-            )));
+        if nodes > MOST_ROWS || arcs > MOST_ROWS {
+            return Err(too_large());
         }
         let ends = [&self.edges.sources, &self.edges.targets];
         if ends[0].len() != ends[1].len()
@@ -128,12 +133,13 @@ impl Batch {
     /// Stacks batches. All must have the same parts, with rows of the same width.
     pub fn merge(batches: &[&Batch]) -> Result<Batch> {
         let mut edges = Edges::default();
-        let mut offset = 0;
+        let mut offset = 0u32;
         for batch in batches {
             let moved = |ids: &[u32]| ids.iter().map(|id| id + offset).collect::<Vec<u32>>();
             edges.sources.extend(moved(&batch.edges.sources));
             edges.targets.extend(moved(&batch.edges.targets));
-            offset += batch.num_nodes() as u32;
+            let next = u32::try_from(batch.num_nodes()).ok().and_then(|n| offset.checked_add(n));
+            offset = next.filter(|&next| next <= MOST_ROWS as u32).ok_or_else(too_large)?;
         }
         let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
         let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;

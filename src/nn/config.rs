@@ -364,6 +364,16 @@ impl ModelConfig {
         if self.head == Head::San && self.dim < 4 {
             return Err(Error::config("`head = \"san\"` halves `dim` twice; use at least 4"));
         }
+        let length = match self.encoding {
+            Encoding::None | Encoding::Degree { .. } => 1,
+            Encoding::Rwse { steps, .. } => steps,
+            Encoding::LapPe { frequencies, .. } | Encoding::EsLapPe { frequencies, .. } => {
+                frequencies
+            }
+        };
+        if length == 0 {
+            return Err(Error::config("`encoding` has no steps or frequencies"));
+        }
         if let Local::Pna { towers, aggregators } = &self.local
             && (*towers == 0 || !self.dim.is_multiple_of(*towers) || aggregators.is_empty())
         {

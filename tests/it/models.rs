@@ -7,8 +7,8 @@ use burn::tensor::Tensor;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::{Codes, Distances, MaxDistance};
 use hdse::nn::{
-    ALL, Batch, Groups, Inputs, Mode, Model, ModelConfig, Pairs, Parameters, Pass, Spectrum,
-    attention, cpu, gather, matrix, max, sum, values,
+    ALL, Batch, BatchNorm, Builder, Groups, Inputs, Mode, Model, ModelConfig, Pairs, Parameters,
+    Pass, Spectrum, attention, cpu, gather, matrix, max, sum, values,
 };
 use hdse::rng::{Seed, Stream};
 use hdse::{Graph, Hierarchy, MemoryLimit, coarsen};
@@ -324,7 +324,17 @@ fn check_derivatives(
     function: impl Fn(&Pass, Vec<Tensor<2>>) -> Tensor<2>,
     what: &str,
 ) {
-    let parameters = Parameters::default();
+    check_layer_derivatives(&Parameters::default(), Mode::Eval, inputs, function, what);
+}
+
+/// The same for a layer with parameters.
+fn check_layer_derivatives(
+    parameters: &Parameters,
+    mode: Mode,
+    inputs: &[([usize; 2], Vec<f32>)],
+    function: impl Fn(&Pass, Vec<Tensor<2>>) -> Tensor<2>,
+    what: &str,
+) {
     let device = cpu().autodiff();
     let leaves = |inputs: &[([usize; 2], Vec<f32>)]| -> Vec<Tensor<2>> {
         let leaf = |(shape, values): &([usize; 2], Vec<f32>)| {
@@ -338,7 +348,7 @@ fn check_derivatives(
     };
     let mut twins = Vec::new();
     for composed in [false, true] {
-        let pass = Pass::new(&parameters, Mode::Eval, &device);
+        let pass = Pass::new(parameters, mode, &device);
         let pass = if composed { pass.composed() } else { pass };
         let loss = |inputs: &[([usize; 2], Vec<f32>)]| -> f64 {
             let output = function(&pass, leaves(inputs));
@@ -393,6 +403,15 @@ fn own_operations_have_right_derivatives() {
     check_derivatives(&table, |pass, x| gather(pass, &groups, x[0].clone()), "gather");
     let rows = [random(4, 5, 2)];
     check_derivatives(&rows, |_, x| hdse::nn::normalise_rows(x[0].clone()), "normalise_rows");
+
+    let mut builder = Builder::new(Seed(0));
+    let norm = BatchNorm::new(builder.root(), 3);
+    let mut parameters = builder.finish();
+    parameters.set("weight", &[0.5, -1.0, 2.0]).unwrap();
+    for mode in [Mode::Eval, Mode::Train { seed: Seed(0), step: 0 }] {
+        let run = |pass: &Pass, x: Vec<Tensor<2>>| norm.forward(pass, x[0].clone());
+        check_layer_derivatives(&parameters, mode, &[random(9, 3, 8)], run, "BatchNorm");
+    }
 
     let mut stream = Seed(3).stream("codes", 0, 0);
     let sizes = [0, 4, 5, 8];
@@ -499,6 +518,8 @@ fn what_does_not_fit_is_refused() {
         (json!({ "encoding": { "eslappe": { "frequencies": 4 } } }), "edge gate"),
         (json!({ "encoding": { "rwse": { "steps": 5 } } }), "`dim`"),
         (json!({ "encoding": { "rwse": { "steps": 5, "dim": 16 } } }), "leave some"),
+        (json!({ "encoding": { "rwse": { "steps": 0, "dim": 4 } } }), "no steps"),
+        (json!({ "node": { "leading": { "columns": 3, "of": 2 } } }), "3 of 2"),
         (json!({ "head": { "plain": 0 } }), "head"),
     ] {
         let error = make(changes.clone()).unwrap_err();

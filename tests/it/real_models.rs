@@ -28,7 +28,7 @@ fn presets_learn_a_batch_of_their_data() {
                 if backbone == "gt" && set.starts_with("peptides") {
                     continue;
                 }
-                learn(&format!("{folder}{backbone}-{set}"), &samples[..4], loss);
+                learn(&format!("{folder}{backbone}-{set}"), &samples[..2], loss);
             }
         }
     }
@@ -59,7 +59,7 @@ fn learn(name: &str, samples: &[hdse::data::Sample], loss: Loss) {
     let mut optimizer =
         Optimizer::new(OptimizerConfig::named("adamw").unwrap(), model.parameters.count()).unwrap();
     let mut losses = Vec::new();
-    for step in 0..6 {
+    for step in 0..5 {
         let pass = Pass::train(&model.parameters, Seed(0), step);
         let prediction = model.backbone.forward(&pass, &batch).unwrap();
         let value = loss.of(&pass, prediction, batch.targets.as_ref().unwrap()).unwrap();
@@ -70,11 +70,11 @@ fn learn(name: &str, samples: &[hdse::data::Sample], loss: Loss) {
         optimizer.step(1e-3, model.parameters.trained_mut(), &gradients).unwrap();
     }
     assert!(losses.iter().all(|loss| loss.is_finite()), "{name}: {losses:?}");
-    assert!(losses[5] < losses[0], "{name}: {losses:?}");
+    assert!(losses[4] < losses[0], "{name}: {losses:?}");
     println!(
         "{name}: {} parameters, loss {} to {}",
         model.parameters.count(),
         losses[0],
-        losses[5]
+        losses[4]
     );
 }
