@@ -134,16 +134,22 @@ fn encodings(criterion: &mut Criterion, sets: &[sets::Set]) {
         let lowest = LaplacianEncoding::new(graph, Laplacian::Combinatorial, 10, 0, limit);
         lowest.expect("no limit").count
     };
-    let kinds: [(&str, &dyn Fn(&Graph) -> usize); 2] =
-        [("random walk", &walk), ("laplacian", &laplacian)];
-    for (name, encode) in kinds {
-        let mut group = criterion.benchmark_group(name);
-        for set in sets {
-            group.throughput(Throughput::Elements(set.graphs.len() as u64));
-            group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
-                bencher.iter(|| set.graphs.iter().map(encode).sum::<usize>());
-            });
-        }
+    per_graph(criterion, sets, "random walk", walk);
+    per_graph(criterion, sets, "laplacian", laplacian);
+}
+
+fn per_graph(
+    criterion: &mut Criterion,
+    sets: &[sets::Set],
+    name: &str,
+    work: impl Fn(&Graph) -> usize,
+) {
+    let mut group = criterion.benchmark_group(name);
+    for set in sets {
+        group.throughput(Throughput::Elements(set.graphs.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(set.name), |bencher| {
+            bencher.iter(|| set.graphs.iter().map(&work).sum::<usize>());
+        });
     }
 }
 

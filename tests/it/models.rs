@@ -363,7 +363,7 @@ fn check_layer_derivatives(
         for (i, leaf) in leaves.iter().enumerate() {
             let found = leaf.grad(&gradients).map(values);
             let found = found.unwrap_or_else(|| vec![0.0; inputs[i].1.len()]);
-            for j in 0..found.len() {
+            for (j, &derivative) in found.iter().enumerate() {
                 let at = |change: f32| {
                     let mut inputs = inputs.to_vec();
                     inputs[i].1[j] += change;
@@ -371,12 +371,11 @@ fn check_layer_derivatives(
                 };
                 let step = 1e-2;
                 let expected = (at(step) - at(-step)) / f64::from(2.0 * step);
-                let difference = (f64::from(found[j]) - expected).abs();
+                let difference = (f64::from(derivative) - expected).abs();
                 assert!(
                     difference < 1e-3 * expected.abs().max(1.0),
-                    "{what}, composed {composed}: input {i}[{j}]: {} by the tape, {expected} by \
-                     differences",
-                    found[j]
+                    "{what}, composed {composed}: input {i}[{j}]: {derivative} by the \
+                     tape, {expected} by differences",
                 );
             }
             all.extend(found);
