@@ -346,10 +346,10 @@ mod tests {
 
         let mut smaller = example(false, 4);
         let before = smaller.clone();
-        let error = smaller.load(&path, "").unwrap_err().to_string();
+        let error = format!("{:#}", smaller.load(&path, "").unwrap_err());
         assert!(error.contains("hdse.weight") && error.contains("a.safetensors"), "{error}");
         assert_eq!(smaller, before);
-        let error = smaller.load(&path, "param.").unwrap_err().to_string();
+        let error = format!("{:#}", smaller.load(&path, "param.").unwrap_err());
         assert!(error.contains("param.layers.0.weight"), "{error}");
         assert_eq!(smaller, before);
     }
