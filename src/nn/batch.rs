@@ -82,13 +82,32 @@ impl Batch {
         if nodes > MOST_ROWS || arcs > MOST_ROWS {
             return Err(too_large());
         }
-        let ends = [&self.edges.sources, &self.edges.targets];
-        if ends[0].len() != ends[1].len()
-            || ends.iter().any(|e| e.iter().any(|&id| id as usize >= nodes))
-        {
+        let Edges { sources, targets } = &self.edges;
+        if sources.len() != targets.len() {
             return Err(Error::data(format!(
-                "arcs need a source and a target each, below the number of nodes, {nodes}"
+                "arcs have {} sources and {} targets; they need one each",
+                sources.len(),
+                targets.len()
             )));
+        }
+        let graphs = self.sizes.iter().enumerate();
+        let of_node: Vec<usize> =
+            graphs.flat_map(|(graph, &size)| std::iter::repeat_n(graph, size)).collect();
+        for (arc, (&u, &v)) in sources.iter().zip(targets).enumerate() {
+            match (of_node.get(u as usize), of_node.get(v as usize)) {
+                (Some(a), Some(b)) if a == b => {}
+                (Some(a), Some(b)) => {
+                    return Err(Error::data(format!(
+                        "arc {arc}, from row {u} to {v}, joins graphs {a} and {b} of the batch; ids are \
+                         rows of all nodes together (`Batch::merge` shifts them)"
+                    )));
+                }
+                _ => {
+                    return Err(Error::data(format!(
+                        "arc {arc}, from row {u} to {v}, is out of range: the batch has {nodes} nodes"
+                    )));
+                }
+            }
         }
         let matrices = [
             ("node features", &self.node_features, nodes, "nodes"),
@@ -130,11 +149,13 @@ impl Batch {
         }
     }
 
-    /// Stacks batches. All must have the same parts, with rows of the same width.
+    /// Stacks batches. All must have the same parts, with rows of the same width; where some hold whole
+    /// numbers and some real ones, all become real.
     pub fn merge(batches: &[&Batch]) -> Result<Batch> {
         let mut edges = Edges::default();
         let mut offset = 0u32;
         for batch in batches {
+            batch.check()?;
             let moved = |ids: &[u32]| ids.iter().map(|id| id + offset).collect::<Vec<u32>>();
             edges.sources.extend(moved(&batch.edges.sources));
             edges.targets.extend(moved(&batch.edges.targets));
@@ -156,7 +177,7 @@ impl Batch {
             random_walk: stack("random-walk encodings", batches, |b| b.random_walk.as_ref())?,
             spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
             codes: codes.map(|codes| Codes::merge(&codes)),
-            targets: targets.map(|targets| append("targets", &targets)).transpose()?,
+            targets: targets.map(|targets| append(&targets)),
         })
     }
 }
@@ -258,29 +279,18 @@ fn stack(
         return Err(Error::data(format!("graphs of a batch have {what} of different widths")));
     }
     let values: Vec<&Values> = parts.iter().map(|matrix| &matrix.values).collect();
-    Ok(Some(Matrix { width, values: append(what, &values)? }))
+    Ok(Some(Matrix { width, values: append(&values) }))
 }
 
-fn append(what: &str, parts: &[&Values]) -> Result<Values> {
-    let mixed = || Error::data(format!("{what} of a batch are whole numbers in some graphs only"));
+fn append(parts: &[&Values]) -> Values {
+    let real = |values: &&&Values| matches!(values, Values::Float(_));
     // An empty part has no say in what kind of numbers there are.
-    let first = parts.iter().find(|values| !values.is_empty()).or(parts.first());
-    match first {
-        Some(Values::Float(_)) => {
-            let mut all = Vec::new();
-            for part in parts.iter().filter(|part| !part.is_empty()) {
-                let Values::Float(part) = part else { return Err(mixed()) };
-                all.extend_from_slice(part);
-            }
-            Ok(Values::Float(all))
-        }
-        _ => {
-            let mut all = Vec::new();
-            for part in parts.iter().filter(|part| !part.is_empty()) {
-                let Values::Int(part) = part else { return Err(mixed()) };
-                all.extend_from_slice(part);
-            }
-            Ok(Values::Int(all))
-        }
+    if parts.iter().filter(|values| !values.is_empty()).any(|values| real(&values)) {
+        return Values::Float(parts.iter().flat_map(|values| values.to_floats()).collect());
     }
+    let whole = |values: &&Values| match values {
+        Values::Int(values) => values.clone(),
+        Values::Float(_) => Vec::new(),
+    };
+    Values::Int(parts.iter().flat_map(whole).collect())
 }

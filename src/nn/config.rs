@@ -137,7 +137,7 @@ pub enum Unreachable {
 pub enum Clip {
     /// The same at all levels.
     All(usize),
-    /// One for each level, level 0 first.
+    /// One for each level, level 0 first; the last holds for all further ones.
     PerLevel(Vec<usize>),
 }
 
@@ -150,18 +150,14 @@ impl Default for Clip {
 impl Clip {
     /// The clip of levels 0 to `levels`.
     pub fn per_level(&self, levels: usize) -> Result<MaxDistance> {
-        let clips = match self {
-            Clip::All(clip) => vec![*clip; levels + 1],
-            Clip::PerLevel(clips) => clips.clone(),
-        };
-        if clips.len() != levels + 1 {
-            return Err(Error::config(format!(
-                "`max_distance` has {} numbers, but levels 0 to {levels} need {}",
-                clips.len(),
-                levels + 1
-            )));
+        match self {
+            Clip::All(clip) => MaxDistance::new(&[*clip]),
+            Clip::PerLevel(clips) if clips.len() > levels + 1 => Err(Error::config(format!(
+                "`max_distance` has {} numbers, but there are only levels 0 to {levels}",
+                clips.len()
+            ))),
+            Clip::PerLevel(clips) => MaxDistance::new(clips),
         }
-        MaxDistance::new(&clips)
     }
 }
 
@@ -226,6 +222,9 @@ pub enum Encoding {
         /// Columns of the node state that it takes; GT adds it to all of them instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dim: Option<usize>,
+        /// Whether walks use arcs from a node to itself.
+        #[serde(default = "yes")]
+        self_loops: bool,
     },
     /// Eigenvectors of the Laplacian, with random signs in training.
     LapPe {
@@ -329,16 +328,53 @@ pub enum Head {
 impl ModelConfig {
     /// Checks what every backbone needs.
     pub fn check(&self) -> Result<()> {
-        let positive = [
-            ("dim", self.dim),
-            ("heads", self.heads),
-            ("layers", self.layers),
-            ("feed_forward", self.feed_forward),
-            ("outputs", self.outputs),
-            ("bias_dim", self.bias_dim.unwrap_or(1)),
+        const WIDE: usize = 1 << 16;
+        const MANY: usize = 1 << 24;
+        let length = match self.encoding {
+            Encoding::None => 1,
+            Encoding::Degree { max, .. } => max,
+            Encoding::Rwse { steps, .. } => steps,
+            Encoding::LapPe { frequencies, .. } | Encoding::EsLapPe { frequencies, .. } => {
+                frequencies
+            }
+        };
+        let maps = match self.head {
+            Head::San => 3,
+            Head::GraphGym(maps) | Head::Plain(maps) => maps,
+        };
+        let nodes = match &self.node {
+            NodeInput::Atoms(counts) => &counts[..],
+            NodeInput::Types(count) | NodeInput::Linear(count) => &[*count],
+            NodeInput::Leading { columns, of } => &[*columns, *of],
+        };
+        let arcs = match &self.edge {
+            EdgeInput::None | EdgeInput::Dummy => &[1],
+            EdgeInput::Bonds(counts) => &counts[..],
+            EdgeInput::Types(count) | EdgeInput::Linear(count) => &[*count],
+        };
+        // No configuration overflows a size, or asks for more memory than there could be.
+        let sizes = [
+            ("dim", self.dim, WIDE),
+            ("heads", self.heads, WIDE),
+            ("layers", self.layers, 1 << 12),
+            ("feed_forward", self.feed_forward, 64),
+            ("outputs", self.outputs, WIDE),
+            ("bias_dim", self.bias_dim.unwrap_or(1), WIDE),
+            ("levels + 1", self.levels.saturating_add(1), 64),
+            ("encoding", length, WIDE),
+            ("head", maps, 64),
         ];
-        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(Error::config(format!("`{key}` is 0; it must be at least 1")));
+        let counts = nodes.iter().map(|&count| ("node", count, MANY));
+        let counts = counts.chain(arcs.iter().map(|&count| ("edge", count, MANY)));
+        for (key, size, most) in sizes.into_iter().chain(counts) {
+            if !(1..=most).contains(&size) {
+                return Err(Error::config(format!(
+                    "`{key}` is {size}; it must lie between 1 and {most}"
+                )));
+            }
+        }
+        if nodes.is_empty() || arcs.is_empty() {
+            return Err(Error::config("`node` or `edge` has an empty list of columns"));
         }
         if !self.dim.is_multiple_of(self.heads) {
             return Err(Error::config(format!(
@@ -354,25 +390,12 @@ impl ModelConfig {
             }
         }
         if let Some((columns, of)) = self.node.reals()
-            && (columns == 0 || columns > of)
+            && columns > of
         {
             return Err(Error::config(format!("`node` reads {columns} of {of} columns")));
         }
-        if let Head::GraphGym(0) | Head::Plain(0) = self.head {
-            return Err(Error::config("`head` needs at least one linear map"));
-        }
         if self.head == Head::San && self.dim < 4 {
             return Err(Error::config("`head = \"san\"` halves `dim` twice; use at least 4"));
-        }
-        let length = match self.encoding {
-            Encoding::None | Encoding::Degree { .. } => 1,
-            Encoding::Rwse { steps, .. } => steps,
-            Encoding::LapPe { frequencies, .. } | Encoding::EsLapPe { frequencies, .. } => {
-                frequencies
-            }
-        };
-        if length == 0 {
-            return Err(Error::config("`encoding` has no steps or frequencies"));
         }
         if let Local::Pna { towers, aggregators } = &self.local
             && (*towers == 0 || !self.dim.is_multiple_of(*towers) || aggregators.is_empty())
@@ -381,6 +404,9 @@ impl ModelConfig {
                 "`local.pna` needs aggregators, and towers that can share `dim`, {}",
                 self.dim
             )));
+        }
+        if self.bias == BiasKind::None {
+            return Ok(());
         }
         self.max_distance.per_level(self.levels).map(|_| ())
     }

@@ -187,7 +187,7 @@ impl PositionEncoder {
         };
         Ok(match encoding {
             Encoding::None => (Self::None, 0),
-            Encoding::Rwse { steps, dim } => {
+            Encoding::Rwse { steps, dim, .. } => {
                 let dim = own(dim)?;
                 let norm = BatchNorm::new(scope.at("pe_norm"), *steps);
                 let map = Linear::new(scope.at("pe_lin"), *steps, dim);

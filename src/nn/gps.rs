@@ -40,6 +40,7 @@ pub struct Gps {
     bias: Option<Bias>,
     layers: Vec<Layer>,
     head: Predictor,
+    heads: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -79,7 +80,9 @@ impl Gps {
         if config.edge != EdgeInput::None
             && matches!(config.local, Local::None | Local::Gcn | Local::Sage | Local::Gat)
         {
-            return Err(Error::config("`edge` is given, but `local` reads no arc states"));
+            return Err(Error::config(
+                "`edge` is given, but `local` reads no arc states; leave out `edge`",
+            ));
         }
         let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });
         if edge_gate && !gated {
@@ -105,13 +108,15 @@ impl Gps {
             })
             .collect();
         let head = Predictor::new(scope, config);
-        Ok(Gps { nodes, arcs, positions, in_state: !edge_gate, bias, layers, head })
+        let (in_state, heads) = (!edge_gate, config.heads);
+        Ok(Gps { nodes, arcs, positions, in_state, bias, layers, head, heads })
     }
 }
 
 impl Backbone for Gps {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
+        pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;
         let features = batch.node_features.as_ref();
         let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
         let mut positions = self.positions.forward(pass, batch, structure)?;
@@ -202,9 +207,7 @@ impl LocalLayer {
             Local::None => return None,
             Local::Gcn => Self::Gcn(Gcn::new(scope, dim, dim)),
             Local::Sage => Self::Sage(Sage::new(scope, dim, dim)),
-            Local::Gat => {
-                Self::Gat(Gat::new(scope, dim, config.heads, width, config.attention_dropout))
-            }
+            Local::Gat => Self::Gat(Gat::new(scope, dim, config.heads, width, 0.0)),
             Local::Gine => Self::Gine(Gine::new(scope, dim, dim, dim)),
             Local::GatedGcn => {
                 let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });

@@ -38,6 +38,7 @@ pub struct Gt {
     bias: Option<Bias>,
     layers: Vec<Layer>,
     head: Predictor,
+    heads: usize,
     degree_scale: bool,
 }
 
@@ -77,13 +78,14 @@ impl Gt {
             .collect();
         let head = Predictor::new(scope, config);
         let degree_scale = config.degree_scale.unwrap_or(true);
-        Ok(Gt { nodes, positions, bias, layers, head, degree_scale })
+        Ok(Gt { nodes, positions, bias, layers, head, heads: config.heads, degree_scale })
     }
 }
 
 impl Backbone for Gt {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
+        pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;
         let features = batch.node_features.as_ref();
         let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
         if let Some(positions) = self.positions.forward(pass, batch, structure)? {

@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, activation};
 use super::ops::norm::normalise;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
-use super::pass::{Pass, matrix, values, vector};
+use super::pass::{Pass, matrix, vector};
 
 /// y = x Wᵀ + b, with W as `weight` `[outputs, inputs]`.
 #[derive(Clone, Debug)]
@@ -234,15 +234,7 @@ impl FeedForward {
 
 /// Rows divided by their Euclidean length, or by 1e-12 if that is larger.
 pub fn normalise_rows(x: Tensor<2>) -> Tensor<2> {
-    // The length of a zero row has no derivative: such rows are told apart beforehand.
-    let squares = x.clone().square().sum_dim(1); // [rows, 1]
-    let device = squares.device();
-    let rows = squares.dims()[0];
-    let zero: Vec<f32> = values(squares.clone().detach())
-        .into_iter()
-        .map(|square| if square < 1e-24 { 1.0 } else { 0.0 })
-        .collect();
-    let zero = matrix(zero, [rows, 1], &device);
-    let safe = squares * zero.clone().neg().add_scalar(1.0) + zero.mul_scalar(1e-24);
-    x / safe.sqrt()
+    // Clamped before the root, whose derivative at 0 is infinite.
+    let squares = x.clone().square().sum_dim(1).clamp_min(1e-24); // [rows, 1]
+    x / squares.sqrt()
 }

@@ -4,7 +4,8 @@
 //! [`Parameters`], and a [`Pass`] runs it on a [`Batch`]. Every backbone has the distance bias as one
 //! option, so M and M + HDSE are one file and one word of configuration. What is here is composed of
 //! tensor operations (burn), plus a few kernels of our own with composed twins ([`attention`],
-//! [`gather`], [`sum`]); it is the definition that faster paths are held to.
+//! [`gather`], [`sum`], [`softplus`], and in [`BatchNorm`]); it is the definition that faster paths
+//! are held to.
 //!
 //! ```
 //! use hdse::data::{Edges, Matrix, Values};
@@ -59,17 +60,19 @@ pub use attention::MultiHead;
 pub use batch::{Batch, Spectrum, Structure};
 pub use bias::Bias;
 pub use config::ModelConfig;
-pub use encoder::{FeatureEncoder, PositionEncoder};
-pub use head::Predictor;
 pub use layers::{BatchNorm, Dropout, Embedding, FeedForward, LayerNorm, Linear, normalise_rows};
 pub use ops::attention::{Inputs, Pairs, attention};
 pub use ops::rows::{Groups, gather, max, sum};
+pub use ops::softplus::softplus;
 pub use parameters::{Builder, Entry, Init, Param, Parameters, Scope};
 pub use pass::{Mode, Pass, Statistics, Traced, cpu, matrix, values, vector};
 pub use prepare::prepare;
 
+use std::path::Path;
+
 use burn::tensor::Tensor;
 
+use crate::data::arrays;
 use crate::error::did_you_mean;
 use crate::rng::Seed;
 use crate::{Error, Result};
@@ -99,6 +102,8 @@ pub const ALL: &[BackboneEntry] = &[gps::ENTRY, gt::ENTRY];
 /// A backbone with its parameters.
 #[derive(Debug)]
 pub struct Model {
+    /// What it was made from.
+    pub config: ModelConfig,
     /// The network.
     pub backbone: Box<dyn Backbone>,
     /// Its numbers.
@@ -109,12 +114,36 @@ impl Model {
     /// The model of a configuration, with the initial values of a seed.
     pub fn new(config: &ModelConfig, seed: Seed) -> Result<Model> {
         let entry = ALL.iter().find(|entry| entry.name == config.backbone).ok_or_else(|| {
-            let hint = did_you_mean(&config.backbone, ALL.iter().map(|entry| entry.name));
-            Error::config(format!("unknown backbone `{}`{hint}", config.backbone))
+            let names = || ALL.iter().map(|entry| entry.name);
+            let hint = did_you_mean(&config.backbone, names());
+            let all = names().collect::<Vec<_>>().join(", ");
+            Error::config(format!("unknown backbone `{}`{hint} (there are {all})", config.backbone))
         })?;
         let mut builder = Builder::new(seed);
         let backbone = (entry.make)(&mut builder.root(), config)?;
-        Ok(Model { backbone, parameters: builder.finish() })
+        Ok(Model { config: config.clone(), backbone, parameters: builder.finish() })
+    }
+
+    /// Writes parameters and configuration as safetensors.
+    pub fn save(&self, path: &Path, replace: bool) -> Result<()> {
+        let config = serde_json::to_string(&self.config)
+            .map_err(|e| Error::config(format!("the configuration cannot be written: {e}")))?;
+        self.parameters.save(path, replace, &config)
+    }
+
+    /// Reads a model that [`Model::save`] wrote.
+    pub fn open(path: &Path) -> Result<Model> {
+        let named = |e: Error| e.context(path.display().to_string());
+        let reader = arrays::open(path)?;
+        let config: ModelConfig = serde_json::from_str(reader.metadata()).map_err(|e| {
+            named(Error::data(format!(
+                "it has no configuration of a model in it ({e}); make the model from its configuration \
+                 and use `Parameters::load` for weights from elsewhere"
+            )))
+        })?;
+        let mut model = Model::new(&config, Seed(0)).map_err(named)?;
+        model.parameters.load(path, "")?;
+        Ok(model)
     }
 }
 

@@ -6,7 +6,8 @@
 //! `layers.0.attn.in_proj_weight`, those of PyTorch where it has the layer, and linear maps are
 //! stored `[out, in]`.
 //!
-//! Initial values come from streams keyed by *(seed, name)*: taking a part out of a model, such as
+//! Initial values come from streams keyed by *(seed, name)* (where they are normal, through the logarithm and
+//! cosine of the platform, before rounding to single precision): taking a part out of a model, such as
 //! the distance bias, leaves every other initial value as it was, so two runs compare like with like.
 //!
 //! ```
@@ -116,12 +117,13 @@ impl Parameters {
         &mut all[entry.range.clone()]
     }
 
-    /// Writes parameters and running statistics as safetensors, under their names.
-    pub fn save(&self, path: &Path, replace: bool) -> Result<()> {
+    /// Writes parameters and running statistics as safetensors, under their names, with a text of
+    /// metadata.
+    pub fn save(&self, path: &Path, replace: bool, metadata: &str) -> Result<()> {
         let spec = |entry: &Entry| ArraySpec::new(&entry.name, Dtype::F32, &entry.shape);
         let specs = self.entries.iter().map(spec).collect();
         let file = AtomicFile::create(path, replace)?;
-        let mut writer = arrays::create("safetensors", file, specs, "")?;
+        let mut writer = arrays::create("safetensors", file, specs, metadata)?;
         for (index, entry) in self.entries.iter().enumerate() {
             writer.begin(index)?;
             writer.write(bytemuck::cast_slice(self.values(entry)))?;
@@ -147,6 +149,11 @@ impl Parameters {
         for (index, entry) in self.entries.iter().enumerate() {
             let name = format!("{prefix}{}", entry.name);
             let axes = entry.shape.len();
+            if let Some((_, dtype)) = reader.others().iter().find(|(other, _)| *other == name) {
+                return Err(named(Error::data(format!(
+                    "parameter `{name}` is {dtype} in the file; convert it to F32"
+                ))));
+            }
             let spec = arrays::expect(&*reader, &name, Dtype::F32, axes).map_err(named)?;
             if spec.shape != entry.shape {
                 return Err(named(Error::data(format!(
@@ -339,7 +346,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         let saved = example(true, 3);
-        saved.save(&path, false).unwrap();
+        saved.save(&path, false, "").unwrap();
         let mut loaded = example(true, 4);
         loaded.load(&path, "").unwrap();
         assert_eq!(loaded, saved);

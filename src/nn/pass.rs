@@ -11,6 +11,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::parameters::{Param, Parameters};
 use crate::rng::Seed;
+use crate::{MemoryLimit, Result};
 
 /// Training or evaluating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ pub struct Pass<'a> {
     statistics: RefCell<Vec<(Param, Tensor<1>)>>,
     trace: Option<RefCell<BTreeMap<String, Traced>>>,
     composed: bool,
+    limit: Option<MemoryLimit>,
 }
 
 impl<'a> Pass<'a> {
@@ -67,6 +69,7 @@ impl<'a> Pass<'a> {
             statistics: RefCell::default(),
             trace: None,
             composed: false,
+            limit: None,
         }
     }
 
@@ -90,6 +93,29 @@ impl<'a> Pass<'a> {
     pub fn composed(mut self) -> Pass<'a> {
         self.composed = true;
         self
+    }
+
+    /// Refuses attention that needs more memory than this; 80 % of what is free otherwise.
+    pub fn limited(mut self, limit: MemoryLimit) -> Pass<'a> {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Refuses attention over so many pairs in so many layers, if there is no room for its weights.
+    pub(super) fn check_pairs(&self, pairs: usize, heads: usize, layers: usize) -> Result<()> {
+        // Weights and masks of all layers are kept for the derivatives.
+        let kept = if self.is_training() { 2 * layers } else { 2 };
+        let bytes = pairs as u128 * heads as u128 * 4 * kept as u128;
+        // Not worth asking what is free.
+        const SMALL: u128 = 1 << 26;
+        if self.limit.is_none() && bytes <= SMALL {
+            return Ok(());
+        }
+        self.limit.unwrap_or_default().check(
+            bytes,
+            &format!("attention between all nodes of each graph, {pairs} pairs,"),
+            "use smaller batches, smaller graphs or fewer heads, or raise the limit",
+        )
     }
 
     /// Where tensors are.
@@ -237,8 +263,7 @@ pub fn matrix(values: Vec<f32>, shape: [usize; 2], device: &Device) -> Tensor<2>
 }
 
 /// Positions as a tensor.
-pub(super) fn positions(values: &[u32], device: &Device) -> Tensor<1, Int> {
-    let values: Vec<i64> = values.iter().map(|&value| i64::from(value)).collect();
+pub(super) fn positions(values: Vec<i64>, device: &Device) -> Tensor<1, Int> {
     let shape = [values.len()];
     Tensor::from_data(TensorData::new(values, shape), device)
 }

@@ -39,9 +39,8 @@ pub fn prepare(
     let (mut walks, mut spectrum) = (None, None);
     match &config.encoding {
         Encoding::None | Encoding::Degree { .. } => {}
-        Encoding::Rwse { steps, .. } => {
-            // GT walks without loops.
-            let loops = if config.backbone == "gt" { SelfLoops::Drop } else { SelfLoops::Keep };
+        Encoding::Rwse { steps, self_loops, .. } => {
+            let loops = if *self_loops { SelfLoops::Keep } else { SelfLoops::Drop };
             let walk = Walk::new(nodes, &edges.sources, &edges.targets, loops)?;
             let values = Values::Float(random_walk(&walk, *steps, limit)?);
             walks = Some(Matrix { width: *steps, values });
@@ -90,12 +89,39 @@ fn node_features(sample: &Sample, input: &NodeInput) -> Option<Matrix> {
     else {
         return sample.node_feat.clone();
     };
-    if features.width + positions.width != width {
+    let [first, second] = [features.width, positions.width];
+    if first + second != width || second == 0 {
         return Some(features.clone());
     }
-    let rows = |matrix: &Matrix| -> Vec<Vec<f32>> {
-        matrix.values.to_floats().chunks_exact(matrix.width).map(<[f32]>::to_vec).collect()
-    };
-    let values = rows(features).into_iter().zip(rows(positions)).flat_map(|(f, p)| [f, p].concat());
-    Some(Matrix { width, values: Values::Float(values.collect()) })
+    let (features, positions) = (features.values.to_floats(), positions.values.to_floats());
+    let mut values = Vec::with_capacity(features.len() + positions.len());
+    for node in 0..sample.graph.num_nodes() {
+        values.extend_from_slice(&features[node * first..][..first]);
+        values.extend_from_slice(&positions[node * second..][..second]);
+    }
+    Some(Matrix { width, values: Values::Float(values) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{ReadOptions, read_bytes};
+
+    fn features(node_feat: &str, pos: &str, width: usize) -> Matrix {
+        let text = format!(
+            r#"{{"num_nodes": 2, "edge_index": [[0], [1]], "node_feat": {node_feat}, "pos": {pos}}}"#
+        );
+        let set = read_bytes("a.jsonl", text.into(), &ReadOptions::default()).unwrap();
+        node_features(&set.samples[0], &NodeInput::Linear(width)).unwrap()
+    }
+
+    #[test]
+    fn coordinates_go_behind_features_if_the_model_is_that_wide() {
+        let both = features("[[0.5], [1.5]]", "[[1.0, 2.0], [3.0, 4.0]]", 3);
+        assert_eq!(both.values, Values::Float(vec![0.5, 1.0, 2.0, 1.5, 3.0, 4.0]));
+        assert_eq!(features("[[0.5], [1.5]]", "[[1.0, 2.0], [3.0, 4.0]]", 1).width, 1);
+        assert_eq!(features("[[0.5], [1.5]]", "[[], []]", 1).width, 1);
+        let positions = features("[[], []]", "[[1.0], [3.0]]", 1);
+        assert_eq!(positions.values, Values::Float(vec![1.0, 3.0]));
+    }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Values;
 use crate::error::did_you_mean;
-use crate::nn::{Groups, Pass, matrix};
+use crate::nn::{Groups, matrix, softplus};
 use crate::{Error, Result};
 
 /// A loss.
@@ -57,7 +57,7 @@ impl Loss {
     }
 
     /// The loss of predictions `[rows, width]`, a single number.
-    pub fn of(self, pass: &Pass, predictions: Tensor<2>, targets: &Values) -> Result<Tensor<1>> {
+    pub fn of(self, predictions: Tensor<2>, targets: &Values) -> Result<Tensor<1>> {
         let [rows, width] = predictions.dims();
         let expected = match self {
             Loss::L1 | Loss::BinaryCrossEntropy => rows * width,
@@ -71,10 +71,17 @@ impl Loss {
                 targets.len()
             )));
         }
-        let shape = [rows, width];
+        let (shape, device) = ([rows, width], predictions.device());
         match self {
             Loss::L1 => {
-                let targets = matrix(targets.to_floats(), shape, pass.device());
+                let targets = targets.to_floats();
+                if let Some(i) = targets.iter().position(|target| !target.is_finite()) {
+                    return Err(Error::data(format!(
+                        "target {i} of the batch is {}; loss `l1` needs finite targets",
+                        targets[i]
+                    )));
+                }
+                let targets = matrix(targets, shape, &device);
                 Ok((predictions - targets).abs().mean())
             }
             Loss::BinaryCrossEntropy => {
@@ -86,8 +93,8 @@ impl Loss {
                     return Err(Error::data("all labels of a batch are missing"));
                 }
                 let labels = labels.into_iter().map(Option::unwrap_or_default).collect();
-                let losses = binary(pass, predictions, labels);
-                Ok((losses * matrix(known, shape, pass.device())).sum().div_scalar(count))
+                let losses = binary(predictions, labels);
+                Ok((losses * matrix(known, shape, &device)).sum().div_scalar(count))
             }
             Loss::WeightedBinaryCrossEntropy => {
                 if width != 1 {
@@ -99,19 +106,19 @@ impl Loss {
                 let classes = classes(targets, 2)?;
                 let weights = weights(&classes, 2);
                 let labels = classes.iter().map(|&class| class as f32).collect();
-                let losses = binary(pass, predictions, labels);
-                Ok((losses * matrix(weights, shape, pass.device())).mean())
+                let losses = binary(predictions, labels);
+                Ok((losses * matrix(weights, shape, &device)).mean())
             }
             Loss::CrossEntropy => {
                 let classes = classes(targets, width)?;
-                Ok(likelihood(pass, predictions, &classes, None).div_scalar(rows as f32).neg())
+                Ok(likelihood(predictions, &classes, None).div_scalar(rows as f32).neg())
             }
             Loss::WeightedCrossEntropy => {
                 let classes = classes(targets, width)?;
                 let weights = weights(&classes, width);
                 let sum: f32 = weights.iter().sum();
                 let sum = if sum > 0.0 { sum } else { 1.0 };
-                Ok(likelihood(pass, predictions, &classes, Some(weights)).div_scalar(sum).neg())
+                Ok(likelihood(predictions, &classes, Some(weights)).div_scalar(sum).neg())
             }
         }
     }
@@ -123,33 +130,31 @@ impl std::str::FromStr for Loss {
     fn from_str(name: &str) -> Result<Loss> {
         Loss::ALL.into_iter().find(|loss| loss.name() == name).ok_or_else(|| {
             let hint = did_you_mean(name, Loss::ALL.map(Loss::name));
-            Error::config(format!("unknown loss `{name}`{hint}"))
+            let all = Loss::ALL.map(Loss::name).join(", ");
+            Error::config(format!("unknown loss `{name}`{hint} (there are {all})"))
         })
     }
 }
 
-/// −y log σ(x) − (1 − y) log σ(−x), number by number.
-fn binary(pass: &Pass, logits: Tensor<2>, labels: Vec<f32>) -> Tensor<2> {
-    let labels = matrix(labels, logits.dims(), pass.device());
-    // −log σ(−x) = x − log σ(x)
-    let positive = activation::log_sigmoid(logits.clone());
-    logits.clone() - positive - logits * labels
+/// −y log σ(x) − (1 − y) log σ(−x) for labels 0 and 1, number by number.
+fn binary(logits: Tensor<2>, labels: Vec<f32>) -> Tensor<2> {
+    let signs = labels.into_iter().map(|label| 1.0 - 2.0 * label).collect();
+    let signs = matrix(signs, logits.dims(), &logits.device());
+    softplus(logits * signs)
 }
 
 /// Σ w · log softmax(x)_class over rows.
-fn likelihood(
-    pass: &Pass,
-    logits: Tensor<2>,
-    classes: &[u32],
-    weights: Option<Vec<f32>>,
-) -> Tensor<1> {
+fn likelihood(logits: Tensor<2>, classes: &[u32], weights: Option<Vec<f32>>) -> Tensor<1> {
     let shape = logits.dims();
     let mut chosen = vec![0.0; shape[0] * shape[1]];
     for (row, &class) in classes.iter().enumerate() {
         let weight = weights.as_ref().map_or(1.0, |weights| weights[row]);
         chosen[row * shape[1] + class as usize] = weight;
     }
-    (activation::log_softmax(logits, 1) * matrix(chosen, shape, pass.device())).sum()
+    {
+        let device = logits.device();
+        (activation::log_softmax(logits, 1) * matrix(chosen, shape, &device)).sum()
+    }
 }
 
 /// The weight of the class of every row.
@@ -193,14 +198,12 @@ fn classes(targets: &Values, count: usize) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::{Parameters, cpu, values};
+    use crate::nn::{cpu, values};
 
     fn loss(loss: Loss, predictions: &[f32], width: usize, targets: &Values) -> Result<f32> {
-        let parameters = Parameters::default();
-        let pass = Pass::eval(&parameters);
         let shape = [predictions.len() / width, width];
         let predictions = matrix(predictions.to_vec(), shape, &cpu());
-        Ok(values(loss.of(&pass, predictions, targets)?)[0])
+        Ok(values(loss.of(predictions, targets)?)[0])
     }
 
     #[test]
@@ -225,6 +228,7 @@ mod tests {
     fn bad_targets_are_refused() {
         let refused = |kind, targets| loss(kind, &[0.5, 1.0], 1, &targets).unwrap_err().to_string();
         assert!(refused(Loss::L1, Values::Float(vec![1.0])).contains("needs 2"));
+        assert!(refused(Loss::L1, Values::Float(vec![1.0, f32::NAN])).contains("target 1"));
         let label = refused(Loss::BinaryCrossEntropy, Values::Float(vec![0.0, 2.0]));
         assert!(label.contains("label 1"), "{label}");
         let class = refused(Loss::WeightedBinaryCrossEntropy, Values::Int(vec![0, -1]));

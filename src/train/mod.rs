@@ -2,7 +2,7 @@
 //!
 //! But for the losses, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
 //! pass over it and a checkpoint is a step count and a few arrays of the same length. No result depends on
-//! threads or on the machine.
+//! threads.
 //!
 //! | module | what it holds |
 //! |---|---|

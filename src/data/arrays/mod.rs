@@ -95,8 +95,12 @@ pub fn create(
 pub trait ArrayReader {
     /// The text of metadata; empty if there is none.
     fn metadata(&self) -> &str;
-    /// Every array in the file.
+    /// Every array in the file, of the types that [`Dtype`] has.
     fn specs(&self) -> &[ArraySpec];
+    /// Names and types of all others.
+    fn others(&self) -> &[(String, String)] {
+        &[]
+    }
     /// The bytes of one array.
     fn read(&mut self, name: &str) -> Result<Vec<u8>>;
 }

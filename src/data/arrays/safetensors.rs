@@ -92,6 +92,7 @@ pub(super) struct Reader {
     metadata: String,
     specs: Vec<ArraySpec>,
     starts: Vec<u64>,
+    others: Vec<(String, String)>,
 }
 
 impl Reader {
@@ -109,15 +110,17 @@ impl Reader {
         let header: Map<String, Value> =
             serde_json::from_slice(&header).map_err(|e| broken(&e.to_string()))?;
         let metadata = header.get(METADATA).and_then(|m| m["hdse"].as_str()).unwrap_or("").into();
-        let (mut specs, mut starts) = (Vec::new(), Vec::new());
+        let (mut specs, mut starts, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (name, entry) in header.iter().filter(|(name, _)| *name != METADATA) {
             let dtype = match entry["dtype"].as_str() {
                 Some("U8") => Dtype::U8,
                 Some("U32") => Dtype::U32,
                 Some("U64") => Dtype::U64,
                 Some("F32") => Dtype::F32,
-                // Arrays of other types are no business of ours.
-                _ => continue,
+                other => {
+                    others.push((name.clone(), other.unwrap_or("of no type").to_string()));
+                    continue;
+                }
             };
             let numbers = |key: &str| -> Option<Vec<u64>> {
                 entry[key].as_array()?.iter().map(Value::as_u64).collect()
@@ -140,7 +143,7 @@ impl Reader {
             specs.push(spec);
             starts.push(8 + size + start);
         }
-        Ok(Reader { file, metadata, specs, starts })
+        Ok(Reader { file, metadata, specs, starts, others })
     }
 }
 
@@ -151,6 +154,10 @@ impl ArrayReader for Reader {
 
     fn specs(&self) -> &[ArraySpec] {
         &self.specs
+    }
+
+    fn others(&self) -> &[(String, String)] {
+        &self.others
     }
 
     fn read(&mut self, name: &str) -> Result<Vec<u8>> {

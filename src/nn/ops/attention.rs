@@ -80,6 +80,10 @@ pub struct Inputs {
 
 /// Attention output `[nodes, heads × width]`. `table` is the bias `[codes, heads]`, `mask` the factors
 /// of dropout, graph by graph, head by head, row by row. Traced under `name`, as `[pairs, heads]`.
+///
+/// # Panics
+/// If heads do not share the width equally, there is a table but no codes or a code beyond it, or the mask
+/// has not one factor for every pair and head.
 pub fn attention(
     pass: &Pass,
     pairs: &Arc<Pairs>,
@@ -91,6 +95,12 @@ pub fn attention(
 ) -> Tensor<2> {
     let Inputs { query, key, value } = inputs;
     let width = query.dims()[1];
+    assert!(width.is_multiple_of(heads), "heads share the width");
+    assert!(table.is_none() || pairs.codes().is_some(), "a bias needs codes");
+    assert!(
+        mask.as_ref().is_none_or(|mask| mask.len() == pairs.len() * heads),
+        "a factor for each"
+    );
     let kernel = Attention { pairs: pairs.clone(), heads, width, mask, biased: table.is_some() };
     let table = table.unwrap_or_else(|| Tensor::zeros([1, heads], pass.device()));
     if pass.is_traced() {
@@ -172,7 +182,8 @@ impl Attention {
             let scores = part(&query).matmul(part(&key).swap_dims(1, 2)).mul_scalar(self.scale());
             let scores = match &self.pairs.codes {
                 Some(codes) if self.biased => {
-                    let codes = positions(&codes[pairs.clone()], pass.device());
+                    let codes = codes[pairs.clone()].iter().map(|&code| i64::from(code));
+                    let codes = positions(codes.collect(), pass.device());
                     let bias = table.clone().select(0, codes); // [size², heads]
                     scores + bias.swap_dims(0, 1).reshape([heads, size, size])
                 }

@@ -8,6 +8,7 @@
 pub mod attention;
 pub mod norm;
 pub mod rows;
+pub mod softplus;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -74,6 +75,13 @@ pub fn apply<O: Operation<N>, const N: usize>(
         OpsKind::UnTracked(prepared) => prepared.finish(output),
     };
     Ok(Tensor::from_primitive::<Autodiff<Flex>>(output))
+}
+
+/// Whether a tensor is where our kernels run.
+pub fn has_kernels(tensor: &Tensor<2>) -> bool {
+    let tensor = || tensor.clone();
+    tensor().try_into_primitive::<Autodiff<Flex>>().is_ok()
+        || tensor().try_into_primitive::<Flex>().is_ok()
 }
 
 fn slice(tensor: &FlexTensor) -> &[f32] {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::{Operation, apply};
+use super::{Operation, apply, has_kernels};
 use crate::nn::pass::{Pass, values};
 
 /// Mean and variance of every column.
@@ -56,7 +56,7 @@ pub fn normalise(
     bias: &Tensor<1>,
     epsilon: f64,
 ) -> Option<(Tensor<2>, Moments)> {
-    if pass.is_composed() {
+    if pass.is_composed() || !has_kernels(x) {
         return None;
     }
     let [_, width] = x.dims();

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{IndexingUpdateOp, Tensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
 use super::{Operation, apply};
 use crate::nn::pass::{Pass, positions};
@@ -68,6 +68,11 @@ impl Groups {
         &self.rows[self.offsets[group] as usize..self.offsets[group + 1] as usize]
     }
 
+    /// The group of every row, as a tensor.
+    fn positions(&self, pass: &Pass) -> Tensor<1, Int> {
+        positions(self.of_row.iter().map(|&group| i64::from(group)).collect(), pass.device())
+    }
+
     fn copy(&self, groups: &[f32], width: usize) -> Vec<f32> {
         let mut rows = Vec::with_capacity(self.of_row.len() * width);
         for &group in &self.of_row {
@@ -95,7 +100,7 @@ impl Groups {
 
 /// Copies the row of its group to every row: `[groups, width]` → `[rows, width]`.
 pub fn gather(pass: &Pass, groups: &Arc<Groups>, tensor: Tensor<2>) -> Tensor<2> {
-    let composed = |tensor: Tensor<2>| tensor.select(0, positions(groups.of_row(), pass.device()));
+    let composed = |tensor: Tensor<2>| tensor.select(0, groups.positions(pass));
     if pass.is_composed() {
         return composed(tensor);
     }
@@ -107,7 +112,7 @@ pub fn gather(pass: &Pass, groups: &Arc<Groups>, tensor: Tensor<2>) -> Tensor<2>
 pub fn sum(pass: &Pass, groups: &Arc<Groups>, tensor: Tensor<2>) -> Tensor<2> {
     let composed = |tensor: Tensor<2>| {
         let zeros = Tensor::zeros([groups.len(), tensor.dims()[1]], pass.device());
-        let rows = positions(groups.of_row(), pass.device());
+        let rows = groups.positions(pass);
         zeros.select_assign(0, rows, tensor, IndexingUpdateOp::Add)
     };
     if pass.is_composed() {
@@ -179,11 +184,11 @@ pub fn max(pass: &Pass, groups: &Arc<Groups>, tensor: Tensor<2>) -> Tensor<2> {
                 .iter()
                 .map(place)
                 .reduce(|best, next| if values[next] > values[best] { next } else { best });
-            places.push(first.unwrap_or(0) as u32);
+            places.push(first.unwrap_or(0) as i64);
             filled.push(f32::from(first.is_some()));
         }
     }
-    let picked = tensor.reshape([rows * width]).select(0, positions(&places, pass.device()));
+    let picked = tensor.reshape([rows * width]).select(0, positions(places, pass.device()));
     let shape = [groups.len(), width];
     picked.reshape(shape) * crate::nn::pass::matrix(filled, shape, pass.device())
 }

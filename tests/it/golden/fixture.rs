@@ -26,7 +26,11 @@ impl Fixture {
         let sidecar: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let kind = sidecar["kind"].as_u64()?;
         let path = path.with_extension("safetensors");
-        let bytes = std::fs::read(&path).ok()?;
+        // Those about partitions share files of graphs.
+        let bytes = match std::fs::read(&path) {
+            Err(_) if kind == 9 => return None,
+            bytes => bytes.unwrap_or_else(|e| panic!("{}: {e}", path.display())),
+        };
         let config = sidecar["config"].clone();
         Some(Fixture { name, kind, config, sidecar, path, bytes, compared: RefCell::default() })
     }
@@ -160,7 +164,8 @@ impl Fixture {
     /// Largest difference, and largest number expected.
     fn difference(&self, name: &str, found: &[f32], expected: &[f32]) -> (f64, f64) {
         assert_eq!(found.len(), expected.len(), "{}: size of {name}", self.name);
-        assert!(found.iter().all(|x| x.is_finite()), "{}: {name} is not finite", self.name);
+        let all = || found.iter().chain(expected);
+        assert!(all().all(|x| x.is_finite()), "{}: {name} is not finite", self.name);
         let pairs = found.iter().zip(expected);
         let differences = pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
         let sizes = expected.iter().map(|&x| f64::from(x).abs());

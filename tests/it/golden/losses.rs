@@ -41,7 +41,7 @@ pub fn check(fixture: &Fixture) {
             }
             _ => Values::Int(fixture.ints(&format!("in.{case}.y"))),
         };
-        let loss = loss(case).of(&pass, predictions.clone(), &targets).unwrap();
+        let loss = loss(case).of(predictions.clone(), &targets).unwrap();
         fixture.output(&format!("out.{case}.loss"), &values(loss.clone()));
         let gradient = predictions.grad(&loss.backward()).expect("a gradient");
         fixture.gradient(&format!("{case}.pred"), &values(gradient));

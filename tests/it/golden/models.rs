@@ -197,7 +197,7 @@ pub fn check(fixture: &Fixture) {
             let pass = Pass::new(&model.parameters, mode, &cpu().autodiff()).traced();
             let pass = if composed { pass.composed() } else { pass };
             let prediction = model.backbone.forward(&pass, &batch).unwrap();
-            let value = loss.of(&pass, prediction.clone(), targets).unwrap();
+            let value = loss.of(prediction.clone(), targets).unwrap();
             let prefix = if train { "out." } else { "out.eval." };
             fixture.output(&format!("{prefix}pred"), &values(prediction));
             fixture.output(&format!("{prefix}loss"), &values(value.clone()));
