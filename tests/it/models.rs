@@ -697,6 +697,29 @@ fn burn_stays_in_nn_and_train() {
 }
 
 #[test]
+fn signs_of_eigenvectors_are_drawn_in_training_only() {
+    for mut config in configs() {
+        let Encoding::LapPe { random_signs, .. } = &mut config.encoding else { continue };
+        assert!(*random_signs, "the default");
+        for random in [true, false] {
+            if let Encoding::LapPe { random_signs, .. } = &mut config.encoding {
+                *random_signs = random;
+            }
+            let model = Model::new(&config, Seed(7)).unwrap();
+            let batch = example_of(&config, 8, 12, 1);
+            let run = |mode| {
+                let pass = Pass::new(&model.parameters, mode, &cpu());
+                values(model.backbone.forward(&pass, &batch).unwrap())
+            };
+            let steps: Vec<Vec<f32>> =
+                (0..6).map(|step| run(Mode::Train { seed: Seed(0), step })).collect();
+            assert_eq!(steps.iter().any(|step| *step != steps[0]), random, "{config:?}");
+            assert_eq!(run(Mode::Eval), run(Mode::Eval));
+        }
+    }
+}
+
+#[test]
 fn mixed_numbers_become_real() {
     let of = |targets: Values| Batch { targets: Some(targets), ..example(2, 2, 0) };
     let (whole, real) = (of(Values::Int(vec![2])), of(Values::Float(vec![0.5])));
