@@ -12,6 +12,7 @@
 //! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 //! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
+#![cfg_attr(feature = "train", doc = "| [`config`] | one experiment |")]
 #![cfg_attr(feature = "train", doc = "| [`nn`] | graph transformers and their parts |")]
 #![cfg_attr(feature = "train", doc = "| [`train`] | losses, metrics, optimisers, learning rates |")]
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
@@ -32,6 +33,8 @@ pub mod rng;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "train")]
+pub mod config;
 #[cfg(feature = "train")]
 pub mod nn;
 #[cfg(feature = "train")]

@@ -10,6 +10,10 @@
 //! | [`metrics`] | [`Metric`]: what a table reports; results per class and task |
 //! | [`optimizer`] | [`Optimizer`]: AdamW, Adam and SGD, with a state that can be saved |
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
+//! | [`run`] | the training loop |
+//! | [`examples`] | graphs made ready for it |
+//! | [`checkpoint`], [`directory`] | what it leaves behind, and goes on from |
+//! | [`swap`] | classes without names |
 //! | [`schedule`] | [`Schedule`]: the learning rate of every step |
 //!
 //! ```
@@ -27,11 +31,16 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
+pub mod checkpoint;
 pub mod clip;
+pub mod directory;
+pub mod examples;
 pub mod loss;
 pub mod metrics;
 pub mod optimizer;
+pub mod run;
 pub mod schedule;
+pub mod swap;
 
 pub use clip::clip_norm;
 pub use loss::Loss;

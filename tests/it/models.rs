@@ -774,9 +774,9 @@ fn formula(config: &ModelConfig, parameters: &Parameters, distances: &[u8]) -> V
     let mlp = serde_json::to_value(config.bias).unwrap() == "mlp";
     let clips = config.max_distance.per_level(config.levels).unwrap();
     let mut rows = Vec::new();
-    for level in 0..=config.levels {
+    for (level, &distance) in distances.iter().enumerate().take(config.levels + 1) {
         let clip = clips.at(level);
-        let row = match distances[level] {
+        let row = match distance {
             255 if own => usize::from(clip) + 1,
             distance => usize::from(distance.min(clip)),
         };

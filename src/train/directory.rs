@@ -1,0 +1,140 @@
+//! The folder of a run: what was asked for, what came out, and how to go on.
+//!
+//! ```text
+//! run/
+//!   config.toml         the experiment, all values filled in
+//!   environment.json    program, machine, command
+//!   seed-0/
+//!     metrics.jsonl     a line for every epoch; the same bytes for the same seed
+//!     last.safetensors  checkpoint to resume from
+//!     best.safetensors  checkpoint of the best epoch by validation
+//!     result.json       once finished
+//!   seed-1/ …
+//! ```
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::AtomicFile;
+use crate::{Error, Result};
+
+/// The folder of one seed.
+#[derive(Clone, Debug)]
+pub struct SeedDirectory {
+    path: PathBuf,
+}
+
+/// A line of metrics.jsonl.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochLine {
+    /// Number of the epoch, from 0.
+    pub epoch: u64,
+    /// Steps of the optimiser so far.
+    pub step: u64,
+    /// Learning rate of its last step.
+    pub rate: f64,
+    /// Mean training loss.
+    pub train_loss: f64,
+    /// Loss on the validation graphs.
+    pub val_loss: f64,
+    /// Metric on the validation graphs.
+    pub val_metric: f64,
+    /// Whether it is the best so far.
+    pub best: bool,
+}
+
+/// What a seed came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The best epoch by validation, from 0.
+    pub best_epoch: u64,
+    /// Its metric on the validation graphs.
+    pub val_metric: f64,
+    /// Its metric on the test graphs, looked at once.
+    pub test_metric: f64,
+    /// Its loss on the test graphs.
+    pub test_loss: f64,
+    /// Number of trained parameters.
+    pub parameters: usize,
+}
+
+impl SeedDirectory {
+    /// The folder of a seed, made if it is not there.
+    pub fn create(run: &Path, seed: u64) -> Result<SeedDirectory> {
+        let path = run.join(format!("seed-{seed}"));
+        fs::create_dir_all(&path).map_err(|e| Error::io("cannot make", &path, e))?;
+        Ok(SeedDirectory { path })
+    }
+
+    /// The checkpoint to resume from.
+    pub fn last(&self) -> PathBuf {
+        self.path.join("last.safetensors")
+    }
+
+    /// The checkpoint of the best epoch.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best.safetensors")
+    }
+
+    /// The lines so far.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// What it came to, if it is finished.
+    pub fn outcome(&self) -> Result<Option<Outcome>> {
+        let path = self.path.join("result.json");
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+        let outcome = serde_json::from_str(&text);
+        outcome.map(Some).map_err(|e| Error::data(format!("{}: {e}", path.display())))
+    }
+
+    /// Writes what it came to.
+    pub fn finish(&self, outcome: &Outcome) -> Result<()> {
+        write_json(&self.path.join("result.json"), outcome)
+    }
+
+    /// Appends the line of an epoch.
+    pub fn append(&self, line: &EpochLine) -> Result<()> {
+        let path = self.metrics();
+        let problem = |e| Error::io("cannot write", &path, e);
+        let text = serde_json::to_string(line)
+            .map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
+        let mut file =
+            fs::OpenOptions::new().create(true).append(true).open(&path).map_err(problem)?;
+        file.write_all(format!("{text}\n").as_bytes()).map_err(problem)
+    }
+
+    /// Keeps the lines of complete epochs below `epochs`, as a resumed run writes the others again.
+    pub fn keep(&self, epochs: u64) -> Result<()> {
+        let path = self.metrics();
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+        let epoch =
+            |line: &str| serde_json::from_str::<EpochLine>(line).map(|line| line.epoch).ok();
+        let kept = text.lines().filter(|line| epoch(line).is_some_and(|epoch| epoch < epochs));
+        let kept: String = kept.map(|line| format!("{line}\n")).collect();
+        if kept != text {
+            write_text(&path, &kept)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file of JSON, all of it or nothing.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
+    write_text(path, &format!("{text}\n"))
+}
+
+/// Writes a text, all of it or nothing.
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
+    let mut file = AtomicFile::create(path, true)?;
+    file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", path, e))?;
+    file.commit()
+}

@@ -1,0 +1,276 @@
+//! The training loop, from top to bottom.
+//!
+//! Order of graphs, dropout and initial weights follow the seed and the step; nothing else is random, and
+//! sums have a fixed order. So a run is the same bytes each time, and one that was stopped, by Ctrl-C, by
+//! kill or by a power cut, goes on from its last checkpoint as if nothing had happened.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::checkpoint::{self, Best, Position};
+use super::directory::{EpochLine, Outcome, SeedDirectory};
+use super::examples::Examples;
+use super::{Optimizer, clip_norm, swap};
+use crate::config::{Config, TrainConfig};
+use crate::data::Values;
+use crate::monitor::{Monitor, check};
+use crate::nn::{Batch, Model, Parameters, Pass, values};
+use crate::rng::Seed;
+use crate::{Error, MemoryLimit, Result};
+
+/// How often a checkpoint is written within an epoch.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(300);
+
+/// What a run is told besides its configuration.
+pub struct Setting<'a> {
+    /// The folder of the run.
+    pub directory: &'a Path,
+    /// Stands for configuration and data: a checkpoint of anything else is refused.
+    pub hash: &'a str,
+    /// The most memory to take.
+    pub limit: MemoryLimit,
+    /// Hears of every batch, and may ask to stop.
+    pub monitor: &'a dyn Monitor,
+    /// Hears of every epoch.
+    pub report: &'a mut dyn FnMut(&EpochLine),
+}
+
+/// Trains one seed from where its checkpoint says, or from the start, and reports on the test graphs once.
+pub fn train(
+    config: &Config,
+    examples: &Examples,
+    seed: u64,
+    setting: &mut Setting,
+) -> Result<Outcome> {
+    let settings = &config.train;
+    let directory = SeedDirectory::create(setting.directory, seed)?;
+    if let Some(outcome) = directory.outcome()? {
+        return Ok(outcome);
+    }
+    let run = format!("{} seed {seed}", setting.hash);
+    let seed = Seed(seed);
+    let mut model = Model::new(&config.model, seed)?;
+    let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
+    let mut position = Position::default();
+    if directory.last().exists() {
+        let last = directory.last();
+        position = checkpoint::load(&last, &run, &mut model.parameters, Some(&mut optimizer))?;
+    }
+    directory.keep(position.epoch)?;
+    let steps_per_epoch = examples.train.len().div_ceil(settings.batch_size) as u64;
+
+    while position.epoch < settings.epochs {
+        let mut saved = Instant::now();
+        let rate =
+            |epoch, step| settings.schedule.rate(settings.epochs, steps_per_epoch, epoch, step);
+        let order = order(examples.train.len(), seed, position.epoch);
+        let batches = order.chunks(settings.batch_size).skip(position.batch as usize);
+        ahead(&examples.train, batches, |batch| {
+            let pass = Pass::train(&model.parameters, seed, position.step).limited(setting.limit);
+            let prediction = model.backbone.forward(&pass, &batch)?;
+            let targets = targets(settings, &batch, || values(prediction.clone().detach()))?;
+            let loss = settings.loss.of(prediction, &targets)?;
+            let mut gradients = pass.gradients(&loss);
+            let loss = f64::from(values(loss)[0]);
+            let norm = clip_norm(&mut gradients, settings.clip_norm.unwrap_or(f64::INFINITY));
+            if !loss.is_finite() || !norm.is_finite() {
+                return Err(diverged(loss, norm, &position, &order, settings));
+            }
+            let statistics = pass.statistics();
+            statistics.store(&mut model.parameters);
+            let rate = rate(position.epoch, position.step);
+            optimizer.step(rate, model.parameters.trained_mut(), &gradients)?;
+
+            position.step += 1;
+            position.batch += 1;
+            let sum = f64::from_bits(position.loss_bits) + loss * targets.len() as f64;
+            position.loss_bits = sum.to_bits();
+            position.targets += targets.len() as u64;
+            setting.monitor.advance(1);
+            let stopped = check(setting.monitor);
+            if stopped.is_err() || saved.elapsed() > CHECKPOINT_EVERY {
+                let last = directory.last();
+                checkpoint::save(&last, &run, &position, &model.parameters, &optimizer)?;
+                saved = Instant::now();
+            }
+            stopped
+        })?;
+
+        let val = evaluate(config, &model, &model.parameters, &examples.val, setting)?;
+        let better = position.best.as_ref().is_none_or(|best| {
+            let best = f64::from_bits(best.value_bits);
+            if settings.metric.larger_is_better() { val.metric > best } else { val.metric < best }
+        });
+        let line = EpochLine {
+            epoch: position.epoch,
+            step: position.step,
+            rate: rate(position.epoch, position.step.saturating_sub(1)),
+            train_loss: f64::from_bits(position.loss_bits) / position.targets.max(1) as f64,
+            val_loss: val.loss,
+            val_metric: val.metric,
+            best: better,
+        };
+        if better {
+            position.best = Some(Best { epoch: position.epoch, value_bits: val.metric.to_bits() });
+        }
+        position = Position {
+            epoch: position.epoch + 1,
+            step: position.step,
+            best: position.best,
+            ..Position::default()
+        };
+        if better {
+            let best = directory.best();
+            checkpoint::save(&best, &run, &position, &model.parameters, &optimizer)?;
+        }
+        directory.append(&line)?;
+        checkpoint::save(&directory.last(), &run, &position, &model.parameters, &optimizer)?;
+        (setting.report)(&line);
+    }
+
+    let Some(best) = position.best else {
+        return Err(Error::config("no epoch was trained; raise `train.epochs`"));
+    };
+    checkpoint::load(&directory.best(), &run, &mut model.parameters, None)?;
+    let test = evaluate(config, &model, &model.parameters, &examples.test, setting)?;
+    let outcome = Outcome {
+        seed: seed.0,
+        best_epoch: best.epoch,
+        val_metric: f64::from_bits(best.value_bits),
+        test_metric: test.metric,
+        test_loss: test.loss,
+        parameters: model.parameters.count(),
+    };
+    directory.finish(&outcome)?;
+    Ok(outcome)
+}
+
+/// The order of graphs in an epoch.
+fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    seed.stream("shuffle", epoch, 0).shuffle(&mut order);
+    order
+}
+
+/// Merges batches in a thread of its own, two ahead of their use.
+fn ahead<'a>(
+    examples: &[Batch],
+    batches: impl Iterator<Item = &'a [usize]> + Send,
+    mut work: impl FnMut(Batch) -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(2);
+        scope.spawn(move || {
+            for numbers in batches {
+                let parts: Vec<&Batch> = numbers.iter().map(|&number| &examples[number]).collect();
+                // Nobody listens any more once the work has failed.
+                if sender.send(Batch::merge(&parts)).is_err() {
+                    return;
+                }
+            }
+        });
+        for batch in receiver {
+            work(batch?)?;
+        }
+        Ok(())
+    })
+}
+
+/// The targets of a batch, aligned with the predictions where classes are exchangeable.
+fn targets(
+    settings: &TrainConfig,
+    batch: &Batch,
+    logits: impl FnOnce() -> Vec<f32>,
+) -> Result<Values> {
+    let targets = batch
+        .targets
+        .as_ref()
+        .ok_or_else(|| Error::data("the graphs have no targets (`y`), which training needs"))?;
+    match (settings.up_to_swap, targets) {
+        (false, targets) => Ok(targets.clone()),
+        (true, Values::Int(classes)) => {
+            let logits = logits();
+            if logits.len() != 2 * classes.len() || classes.len() != batch.num_nodes() {
+                return Err(Error::data("`train.up_to_swap` needs a class for every node"));
+            }
+            Ok(Values::Int(swap::align(&logits, classes, &batch.sizes)))
+        }
+        (true, Values::Float(_)) => {
+            Err(Error::data("`train.up_to_swap` needs classes, but targets are real numbers"))
+        }
+    }
+}
+
+/// Loss and metric of a part of the set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Mean loss.
+    pub loss: f64,
+    /// Metric.
+    pub metric: f64,
+}
+
+/// Evaluates parameters of a model on examples.
+pub fn evaluate(
+    config: &Config,
+    model: &Model,
+    parameters: &Parameters,
+    examples: &[Batch],
+    setting: &Setting,
+) -> Result<Evaluation> {
+    let settings = &config.train;
+    let numbers: Vec<usize> = (0..examples.len()).collect();
+    let (mut predictions, mut truths) = (Vec::new(), Vec::new());
+    let (mut sum, mut count) = (0.0, 0.0);
+    ahead(examples, numbers.chunks(settings.batch_size), |batch| {
+        check(setting.monitor)?;
+        let pass = Pass::eval(parameters).limited(setting.limit);
+        let prediction = model.backbone.forward(&pass, &batch)?;
+        let numbers = values(prediction.clone());
+        let targets = targets(settings, &batch, || numbers.clone())?;
+        let loss = f64::from(values(settings.loss.of(prediction, &targets)?)[0]);
+        sum += loss * targets.len() as f64;
+        count += targets.len() as f64;
+        predictions.extend(numbers);
+        truths.push(targets);
+        Ok(())
+    })?;
+    let metric = match &truths[..] {
+        all if all.iter().all(|part| matches!(part, Values::Int(_))) => {
+            let all: Vec<i64> = all
+                .iter()
+                .flat_map(|part| match part {
+                    Values::Int(values) => values.clone(),
+                    Values::Float(_) => Vec::new(),
+                })
+                .collect();
+            settings.metric.compute(&predictions, config.model.outputs, &all[..])?
+        }
+        all => {
+            let all: Vec<f32> = all.iter().flat_map(Values::to_floats).collect();
+            settings.metric.compute(&predictions, config.model.outputs, &all[..])?
+        }
+    };
+    Ok(Evaluation { loss: sum / f64::max(count, 1.0), metric })
+}
+
+fn diverged(
+    loss: f64,
+    norm: f64,
+    position: &Position,
+    order: &[usize],
+    settings: &TrainConfig,
+) -> Error {
+    let start = position.batch as usize * settings.batch_size;
+    let graphs: Vec<String> =
+        order.iter().skip(start).take(settings.batch_size).map(usize::to_string).collect();
+    Error::data(format!(
+        "the loss is {loss} and the gradient's length {norm} in step {} (epoch {}, batch {}, training graphs {}); \
+         the last checkpoint is from before. Lower the rate, set `train.clip_norm`, or look at these graphs",
+        position.step,
+        position.epoch,
+        position.batch,
+        graphs.join(", ")
+    ))
+}
