@@ -1,6 +1,6 @@
 //! What training needs besides a model: how wrong it is, how to change it, how fast.
 //!
-//! But for the losses, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
+//! But for the losses and the records of a run, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
 //! pass over it and a checkpoint is a step count and a few arrays of the same length. No result depends on
 //! threads.
 //!
@@ -11,6 +11,7 @@
 //! | [`optimizer`] | [`Optimizer`]: AdamW, Adam and SGD, with a state that can be saved |
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
 //! | [`schedule`] | [`Schedule`]: the learning rate of every step |
+//! | [`tensorboard`] | [`EventWriter`]: curves for TensorBoard |
 //!
 //! ```
 //! use hdse::train::{Optimizer, OptimizerConfig, Schedule, clip_norm};
@@ -32,9 +33,11 @@ pub mod loss;
 pub mod metrics;
 pub mod optimizer;
 pub mod schedule;
+pub mod tensorboard;
 
 pub use clip::clip_norm;
 pub use loss::Loss;
 pub use metrics::{Metric, Targets};
 pub use optimizer::{Optimizer, OptimizerConfig, OptimizerState};
 pub use schedule::Schedule;
+pub use tensorboard::EventWriter;
