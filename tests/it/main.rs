@@ -21,3 +21,5 @@ mod round_trip;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod store;
 mod support;
+#[cfg(feature = "train")]
+mod tensorboard;
