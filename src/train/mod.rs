@@ -12,6 +12,7 @@
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
 //! | [`schedule`] | [`Schedule`]: the learning rate of every step |
 //! | [`tensorboard`] | [`EventWriter`]: curves for TensorBoard |
+//! | [`environment`] | [`Environment`]: where and how a run was made |
 //!
 //! ```
 //! use hdse::train::{Optimizer, OptimizerConfig, Schedule, clip_norm};
@@ -29,6 +30,7 @@
 //! ```
 
 pub mod clip;
+pub mod environment;
 pub mod loss;
 pub mod metrics;
 pub mod optimizer;
@@ -36,6 +38,7 @@ pub mod schedule;
 pub mod tensorboard;
 
 pub use clip::clip_norm;
+pub use environment::Environment;
 pub use loss::Loss;
 pub use metrics::{Metric, Targets};
 pub use optimizer::{Optimizer, OptimizerConfig, OptimizerState};
