@@ -1,8 +1,8 @@
 //! What training needs besides a model: how wrong it is, how to change it, how fast.
 //!
-//! But for the losses and the records of a run, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
-//! pass over it and a checkpoint is a step count and a few arrays of the same length. No result depends on
-//! threads.
+//! But for the losses and the records of a run, everything is plain arithmetic on slices. A model's parameters
+//! are one flat array, so an optimiser is a pass over it and a checkpoint is a step count and a few arrays of
+//! the same length. No result depends on threads.
 //!
 //! | module | what it holds |
 //! |---|---|
