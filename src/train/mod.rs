@@ -1,8 +1,8 @@
 //! What training needs besides a model: how wrong it is, how to change it, how fast.
 //!
-//! But for the losses, everything is plain arithmetic on slices. A model's parameters are one flat array, so an optimiser is a
-//! pass over it and a checkpoint is a step count and a few arrays of the same length. No result depends on
-//! threads.
+//! But for the losses and the records of a run, everything is plain arithmetic on slices. A model's parameters
+//! are one flat array, so an optimiser is a pass over it and a checkpoint is a step count and a few arrays of
+//! the same length. No result depends on threads.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -15,6 +15,8 @@
 //! | [`checkpoint`], [`directory`] | what it leaves behind, and goes on from |
 //! | [`swap`] | classes without names |
 //! | [`schedule`] | [`Schedule`]: the learning rate of every step |
+//! | [`tensorboard`] | [`EventWriter`]: curves for TensorBoard |
+//! | [`environment`] | [`Environment`]: where and how a run was made |
 //!
 //! ```
 //! use hdse::train::{Optimizer, OptimizerConfig, Schedule, clip_norm};
@@ -34,6 +36,7 @@
 pub mod checkpoint;
 pub mod clip;
 pub mod directory;
+pub mod environment;
 pub mod examples;
 pub mod loss;
 pub mod metrics;
@@ -41,9 +44,12 @@ pub mod optimizer;
 pub mod run;
 pub mod schedule;
 pub mod swap;
+pub mod tensorboard;
 
 pub use clip::clip_norm;
+pub use environment::Environment;
 pub use loss::Loss;
 pub use metrics::{Metric, Targets};
 pub use optimizer::{Optimizer, OptimizerConfig, OptimizerState};
 pub use schedule::Schedule;
+pub use tensorboard::EventWriter;

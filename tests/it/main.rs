@@ -21,5 +21,6 @@ mod round_trip;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod store;
 mod support;
+mod tensorboard;
 #[cfg(feature = "train")]
 mod training;

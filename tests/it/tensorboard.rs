@@ -1,0 +1,59 @@
+//! Event files as TensorBoard reads them. `HDSE_PYTHON` names an interpreter that has it
+//! (`pip install tensorboard`); without one the test says "skipped".
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use hdse::train::EventWriter;
+
+/// Curves by tag, points as (time, step, value).
+type Curves = BTreeMap<String, Vec<(f64, u64, f32)>>;
+
+/// The interpreter, if it has TensorBoard.
+fn interpreter() -> Option<OsString> {
+    let python = std::env::var_os("HDSE_PYTHON")?;
+    let has_it = Command::new(&python).args(["-c", "import tensorboard"]).output();
+    has_it.is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+fn read_by_tensorboard(python: &OsString, folder: &Path) -> Curves {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/read_events.py");
+    let output = Command::new(python).arg(script).arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn tensorboard_reads_a_resumed_run() {
+    let Some(python) = interpreter() else {
+        println!("skipped: HDSE_PYTHON names no interpreter with tensorboard");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let time = |step: u64| 1_700_000_000.25 + step as f64;
+    let mut expected = Curves::new();
+    let mut add = |events: &mut EventWriter, step: u64, tag: &str, value: f32, counts: bool| {
+        events.scalar(time(step), step, tag, value).unwrap();
+        if counts {
+            expected.entry(tag.to_string()).or_default().push((time(step), step, value));
+        }
+    };
+
+    // Killed after step 5, resumed from a checkpoint before step 3.
+    let mut events = EventWriter::create(folder.path(), 1_700_000_000, Some("h")).unwrap();
+    for step in 0..6 {
+        add(&mut events, step, "train/loss", 0.1 * step as f32, step < 3);
+    }
+    add(&mut events, 2, "ä", f32::MIN_POSITIVE, true);
+    let mut events = EventWriter::create(folder.path(), 1_700_000_000, Some("h")).unwrap();
+    events.restart(time(3), 3).unwrap();
+    for step in 3..2000 {
+        add(&mut events, step, "train/loss", -(step as f32), true);
+    }
+    add(&mut events, 1 << 40, "validation/mae", f32::MAX, true);
+
+    assert_eq!(read_by_tensorboard(&python, folder.path()), expected);
+}
