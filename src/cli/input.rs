@@ -8,13 +8,14 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use super::estimate::{duration, rough_seconds};
 use super::output::{Output, count};
 use crate::coarsen;
+use crate::data::sets::{self, Entry};
 use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, format_of_file};
 use crate::{Error, MemoryLimit, Result};
 
 /// Where graphs come from.
 #[derive(clap::Args)]
 pub(super) struct InputOptions {
-    /// A file, `-` for standard input, or the name of a generated set (`hdse list sets`)
+    /// A file, `-` for standard input, or the name of a generated set (`hdse data list`)
     #[arg(value_name = "INPUT")]
     input: String,
     /// Format of the input; told from its name and first bytes by default
@@ -103,6 +104,28 @@ impl TypedValueParser for SpecParser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(coarsen::ALL.iter().map(|e| PossibleValue::new(e.name).help(e.summary))))
+    }
+}
+
+/// Any text, with the names of all data sets for help and completions.
+#[derive(Clone)]
+pub(super) struct SetParser;
+
+impl TypedValueParser for SetParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |entry: &Entry| PossibleValue::new(entry.name).help(entry.summary);
+        Some(Box::new(sets::ALL.iter().map(move |set| value(set.entry()))))
     }
 }
 

@@ -3,10 +3,11 @@
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::output::Output;
+use super::output::{Output, thousands};
 use crate::Result;
 use crate::coarsen::ALL;
-use crate::data::{FORMATS, GENERATED};
+use crate::data::FORMATS;
+use crate::data::sets::{self, Dataset};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -35,15 +36,11 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
         What::Formats => formats(),
         What::Sets => sets(),
     };
-    let text = || if options.markdown { table.markdown() } else { table.text() };
-    // Asked for by name, so --quiet does not silence it.
-    match output.json {
-        true => output.print(&format!("{:#}\n", table.json())),
-        false => output.print(&text()),
-    }
+    table.print(options.markdown, output)
 }
 
-struct Table {
+/// What there is to choose from, with a name in the first column.
+pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
@@ -97,12 +94,43 @@ fn formats() -> Table {
     }
 }
 
-fn sets() -> Table {
-    let row = |set: &crate::data::Generated| vec![set.name.to_string(), set.summary.to_string()];
-    Table { head: vec!["name", "holds"], rows: GENERATED.iter().map(row).collect() }
+pub(super) fn sets() -> Table {
+    let row = |set: &&dyn Dataset| {
+        let entry = set.entry();
+        let published = entry.published;
+        vec![
+            entry.name.to_string(),
+            entry.summary.to_string(),
+            entry.task.to_string(),
+            entry.metric.to_string(),
+            published.graphs.map(|count| thousands(count as u64)).join(" / "),
+            format!("{:.1}", published.mean_nodes),
+            format!("{:.1}", published.mean_arcs),
+            if entry.generated { "generated" } else { "files" }.to_string(),
+            entry.licence.to_string(),
+            format!("{}, {}", entry.citation, entry.source),
+        ]
+    };
+    Table {
+        head: vec![
+            "name", "holds", "target", "metric", "graphs", "nodes", "arcs", "from", "licence",
+            "source",
+        ],
+        rows: sets::ALL.iter().map(row).collect(),
+    }
 }
 
 impl Table {
+    /// As JSON if so asked, else as Markdown or text.
+    pub(super) fn print(&self, markdown: bool, output: &Output) -> Result<()> {
+        // Asked for by name, so --quiet does not silence it.
+        output.print(&match (output.json, markdown) {
+            (true, _) => format!("{:#}\n", self.json()),
+            (false, true) => self.markdown(),
+            (false, false) => self.text(),
+        })
+    }
+
     fn json(&self) -> serde_json::Value {
         let object = |row: &Vec<String>| {
             self.head.iter().zip(row).map(|(&key, cell)| (key.to_string(), json!(cell))).collect()

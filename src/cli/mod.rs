@@ -5,6 +5,7 @@
 
 mod coarsen;
 mod completions;
+mod data;
 mod doctor;
 mod encode;
 mod estimate;
@@ -65,13 +66,15 @@ enum Verb {
     Coarsen(coarsen::Options),
     /// Import, inspect, check and convert single graphs
     Graph(graph::Options),
+    /// Data sets to train on: what there is, and whether files hold what they should
+    Data(data::Options),
     /// Join the files of `hdse encode --shard` into what one run would have written
     Merge(merge::Options),
     /// Results that were computed before: what there is, whether it is intact, cleaning up
     Store(store::Options),
     /// Say what this program and machine are like, for bug reports
     Doctor,
-    /// List coarseners, file formats or generated sets
+    /// List coarseners, file formats, data sets
     List(list::Options),
     /// Print shell completions, for instance `hdse completions bash`
     Completions(completions::Options),
@@ -123,6 +126,7 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Encode(options) => encode::run(&options, limit, output),
         Verb::Coarsen(options) => coarsen::run(&options, limit, output),
         Verb::Graph(options) => graph::run(&options, limit, output),
+        Verb::Data(options) => data::run(&options, limit, output),
         Verb::Merge(options) => merge::run(&options, output),
         Verb::Store(options) => store::run(&options, output),
         Verb::Doctor => doctor::run(output),

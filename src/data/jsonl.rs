@@ -17,10 +17,10 @@ use crate::{Error, Result};
 struct Line {
     num_nodes: i64,
     edge_index: Vec<Vec<i64>>,
-    node_feat: Option<Vec<Vec<Number>>>,
-    edge_attr: Option<Vec<Vec<Number>>>,
-    pos: Option<Vec<Vec<Number>>>,
-    y: Option<OneOrMany>,
+    node_feat: Option<Vec<OneOrMany<Number>>>,
+    edge_attr: Option<Vec<OneOrMany<Number>>>,
+    pos: Option<Vec<OneOrMany<Number>>>,
+    y: Option<OneOrMany<Option<Number>>>,
 }
 
 /// Only the graph, for when features are not wanted.
@@ -30,11 +30,21 @@ struct Bare {
     edge_index: Vec<Vec<i64>>,
 }
 
+/// A row of numbers; a row of one may be written as the number itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
-    One(Number),
-    Many(Vec<Number>),
+enum OneOrMany<T> {
+    Many(Vec<T>),
+    One(T),
+}
+
+impl<T> OneOrMany<T> {
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            OneOrMany::Many(many) => many,
+            OneOrMany::One(one) => vec![one],
+        }
+    }
 }
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
@@ -74,13 +84,10 @@ fn parse(line: &str, all_nodes: &NodeBudget, options: &ReadOptions) -> Result<Sa
     let nodes = check_num_nodes(line.num_nodes)?;
     all_nodes.take(nodes, options.limit)?;
     let edges = Flat::ints(&line.edge_index);
-    let node_feat = line.node_feat.as_deref().map(Flat::numbers);
-    let edge_attr = line.edge_attr.as_deref().map(Flat::numbers);
-    let pos = line.pos.as_deref().map(Flat::numbers);
-    let y = line.y.map(|y| match y {
-        OneOrMany::One(number) => Flat::numbers(&[vec![number]]),
-        OneOrMany::Many(numbers) => Flat::numbers(&[numbers]),
-    });
+    let node_feat = line.node_feat.map(Flat::numbers);
+    let edge_attr = line.edge_attr.map(Flat::numbers);
+    let pos = line.pos.map(Flat::numbers);
+    let y = line.y.map(Flat::targets);
     Row {
         num_nodes: line.num_nodes,
         edge_index: edges.lists(),
@@ -112,15 +119,28 @@ impl Flat {
         Flat { offsets: Flat::offsets(lists), values: super::Values::Int(lists.concat()) }
     }
 
-    fn numbers(lists: &[Vec<Number>]) -> Flat {
-        let all = || lists.iter().flatten();
+    fn numbers(rows: Vec<OneOrMany<Number>>) -> Flat {
+        let rows: Vec<Vec<Number>> = rows.into_iter().map(OneOrMany::into_vec).collect();
+        let all = || rows.iter().flatten();
         let values = match all().map(Number::as_i64).collect::<Option<Vec<i64>>>() {
             Some(ints) => super::Values::Int(ints),
+            None => super::Values::Float(all().map(real).collect()),
+        };
+        Flat { offsets: Flat::offsets(&rows), values }
+    }
+
+    /// A single list, in which `null` stands for a missing target: JSON has no NaN.
+    fn targets(targets: OneOrMany<Option<Number>>) -> Flat {
+        let targets = targets.into_vec();
+        let whole = |target: &Option<Number>| target.as_ref().and_then(Number::as_i64);
+        let values = match targets.iter().map(whole).collect::<Option<Vec<i64>>>() {
+            Some(ints) => super::Values::Int(ints),
             None => {
-                super::Values::Float(all().map(|n| n.as_f64().unwrap_or(f64::NAN) as f32).collect())
+                let number = |target: &Option<Number>| target.as_ref().map_or(f32::NAN, real);
+                super::Values::Float(targets.iter().map(number).collect())
             }
         };
-        Flat { offsets: Flat::offsets(lists), values }
+        Flat { offsets: vec![0, targets.len()], values }
     }
 
     fn lists(&self) -> Lists<'_> {
@@ -130,6 +150,10 @@ impl Flat {
         };
         Lists { offsets: &self.offsets, values }
     }
+}
+
+fn real(number: &Number) -> f32 {
+    number.as_f64().unwrap_or(f64::NAN) as f32
 }
 
 #[cfg(test)]
@@ -157,6 +181,22 @@ mod tests {
         );
         assert_eq!(first.y, Some(Values::Int(vec![3])));
         assert_eq!(set.samples[1].graph.num_nodes(), 1);
+    }
+
+    #[test]
+    fn rows_of_one_and_missing_targets_are_read() {
+        let set = read_text(
+            "{\"num_nodes\": 2, \"edge_index\": [[0],[1]], \"node_feat\": [4, 5], \
+             \"edge_attr\": [0.5], \"y\": [1, null]}\n{\"num_nodes\": 1, \"edge_index\": [[],[]], \"y\": null}",
+        )
+        .unwrap();
+        let first = &set.samples[0];
+        let features = first.node_feat.as_ref().unwrap();
+        assert_eq!((features.width, &features.values), (1, &Values::Int(vec![4, 5])));
+        assert_eq!(first.edge_attr.as_ref().unwrap().width, 1);
+        let Some(Values::Float(targets)) = &first.y else { panic!("no real targets") };
+        assert!(targets[0] == 1.0 && targets[1].is_nan());
+        assert_eq!(set.samples[1].y, None);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Graphs in and results out: samples, file formats, generated sets, encoded sets on disk.
 //!
 //! [`read`] takes a path, `-` for standard input, or the name of a generated set, and gives a
-//! [`GraphSet`]. What kind of file it is, is told by its name, else by its first bytes; gzip is
+//! [`GraphSet`]; [`sets`] lists data sets to train on, split and checked. What kind of file it is, is told by its name, else by its first bytes; gzip is
 //! recognised and undone for every format. Sizes that a file states are checked before anything is
 //! allocated, and a mistake is reported with file, row and reason.
 
 pub mod arrays;
 mod atomic;
-mod community_small;
 mod edge_list;
 pub mod encoded;
 mod formats;
@@ -21,6 +20,7 @@ mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod sample;
+pub mod sets;
 mod single;
 mod source;
 pub mod store;
@@ -39,19 +39,6 @@ use std::path::Path;
 use crate::error::{Context as _, did_you_mean};
 use crate::graph::Repairs;
 use crate::{Error, Graph, MemoryLimit, Result};
-
-/// Sets that are generated in memory, by name.
-pub const GENERATED: &[Generated] = &[community_small::ENTRY];
-
-/// A data set that needs no file.
-pub struct Generated {
-    /// The name to choose it by.
-    pub name: &'static str,
-    /// One line for lists.
-    pub summary: &'static str,
-    /// Makes the samples; always the same ones.
-    pub make: fn() -> Result<Vec<Sample>>,
-}
 
 /// A set of graphs, possibly of one.
 #[derive(Clone, Debug)]
@@ -150,20 +137,15 @@ impl Shard {
 /// # Ok::<(), hdse::Error>(())
 /// ```
 pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
-    if let Some(generated) = GENERATED.iter().find(|g| g.name == input) {
-        let mut samples = (generated.make)()?;
-        let hash = hash_samples(&samples);
-        let total = samples.len();
-        let range = options.shard.map_or(0..total, |s| s.range(total));
-        let first = range.start;
-        samples = samples.drain(range).collect();
-        return Ok(GraphSet { samples, first, total, hash, ids: None });
+    if let Some(set) = sets::generated().find(|set| set.entry().name == input) {
+        return read_generated(set, options);
     }
     if input != "-" && !std::path::Path::new(input).exists() {
-        let hint = did_you_mean(input, GENERATED.iter().map(|g| g.name));
+        let names: Vec<&str> = sets::generated().map(|set| set.entry().name).collect();
+        let hint = did_you_mean(input, names.iter().copied());
         return Err(Error::config(format!(
-            "no file `{input}`, nor a set of that name{hint} (sets: {})",
-            GENERATED.iter().map(|g| g.name).collect::<Vec<_>>().join(", ")
+            "no file `{input}`, nor a generated set of that name{hint} (sets: {})",
+            names.join(", ")
         )));
     }
     if input != "-"
@@ -172,6 +154,19 @@ pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
         return Ok(set);
     }
     read_source(&Source::load(input, options.limit)?, options)
+}
+
+/// All samples of a generated set: those for training, validation and test, of seed 0.
+fn read_generated(set: &dyn sets::Dataset, options: &ReadOptions) -> Result<GraphSet> {
+    let options_of_set = sets::LoadOptions { limit: options.limit, ..Default::default() };
+    let splits = set.load(&options_of_set)?;
+    let hash = splits.hash.clone();
+    let mut samples = splits.into_samples();
+    let total = samples.len();
+    let range = options.shard.map_or(0..total, |shard| shard.range(total));
+    let first = range.start;
+    samples = samples.drain(range).collect();
+    Ok(GraphSet { samples, first, total, hash, ids: None })
 }
 
 /// Reads graphs from bytes, plain or gzipped; `name` tells the format where the bytes do not, and stands
@@ -245,9 +240,11 @@ fn ids_beside(path: &Path, nodes: usize) -> Option<Vec<String>> {
 
 /// Both directions of every edge, if features are wanted.
 fn arcs_of(graph: &Graph, options: &ReadOptions) -> Edges {
-    if !options.features {
-        return Edges::default();
-    }
+    if options.features { both_directions(graph) } else { Edges::default() }
+}
+
+/// Both directions of every edge, by source, then target.
+fn both_directions(graph: &Graph) -> Edges {
     let sources = (0..graph.num_nodes() as u32)
         .flat_map(|u| std::iter::repeat_n(u, graph.degree(u)))
         .collect();
@@ -267,14 +264,25 @@ pub fn format_by_name(name: &str) -> Result<&'static Format> {
     formats::by_name(name)
 }
 
-/// Content hash of samples that come from no file: nodes and arcs of every graph.
-fn hash_samples(samples: &[Sample]) -> String {
+/// Content hash of samples that come from no file: nodes, arcs, features and targets of every graph.
+fn hash_samples<'a>(samples: impl Iterator<Item = &'a Sample>) -> String {
     let mut hasher = blake3::Hasher::new();
     for sample in samples {
         hasher.update(&(sample.graph.num_nodes() as u64).to_le_bytes());
         hasher.update(&(sample.edges.sources.len() as u64).to_le_bytes());
         hasher.update(bytemuck::cast_slice(&sample.edges.sources));
         hasher.update(bytemuck::cast_slice(&sample.edges.targets));
+        let columns = [&sample.node_feat, &sample.edge_attr, &sample.pos];
+        let values = columns.map(|column| column.as_ref().map(|matrix| &matrix.values));
+        for values in values.into_iter().chain([sample.y.as_ref()]) {
+            let bytes: &[u8] = match values {
+                None => &[],
+                Some(Values::Int(values)) => bytemuck::cast_slice(values),
+                Some(Values::Float(values)) => bytemuck::cast_slice(values),
+            };
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        }
     }
     hasher.finalize().to_hex().to_string()
 }

@@ -315,6 +315,13 @@ impl Scalars {
     fn new(name: &str, array: &ArrayRef) -> Result<Scalars> {
         no_nulls(name, array)?;
         match list(array) {
+            // Missing labels: some writers put nulls where others put NaN.
+            Some((rows, inner)) if name == "y" && inner.null_count() > 0 => {
+                let mut values = plain_numbers(name, &inner)?.to_floats();
+                let missing = values.iter_mut().enumerate().filter(|(i, _)| inner.is_null(*i));
+                missing.for_each(|(_, value)| *value = f32::NAN);
+                Ok(Scalars { rows, values: Values::Float(values) })
+            }
             Some((rows, inner)) => Ok(Scalars { rows, values: numbers_of(name, &inner)? }),
             None => {
                 Ok(Scalars { rows: (0..=array.len()).collect(), values: numbers_of(name, array)? })
@@ -342,7 +349,12 @@ impl Nested {
         no_nulls(name, array)?;
         let (rows, middle) = list(array).ok_or_else(wrong)?;
         no_nulls(name, &middle)?;
-        let (lists, inner) = list(&middle).ok_or_else(wrong)?;
+        let (lists, inner) = match list(&middle) {
+            Some(inner) => inner,
+            // Some collections write rows of one number as the number itself.
+            None if name != "edge_index" => ((0..=middle.len()).collect(), middle),
+            None => return Err(wrong()),
+        };
         Ok(Nested { rows, lists, values: numbers_of(name, &inner)? })
     }
 
@@ -403,6 +415,11 @@ fn words_of(name: &str, array: &ArrayRef) -> Result<Option<Vec<String>>> {
 
 fn numbers_of(name: &str, array: &ArrayRef) -> Result<Values> {
     no_nulls(name, array)?;
+    plain_numbers(name, array)
+}
+
+/// The numbers of a column; any for missing ones.
+fn plain_numbers(name: &str, array: &ArrayRef) -> Result<Values> {
     macro_rules! ints {
         ($type:ty) => {
             Values::Int(array.as_primitive::<$type>().values().iter().map(|&x| x.into()).collect())
