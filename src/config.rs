@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::sets::Task;
 use crate::error::did_you_mean;
 use crate::nn::ModelConfig;
 use crate::train::{Loss, Metric, OptimizerConfig, Schedule};
@@ -54,6 +55,9 @@ pub struct DataConfig {
     /// Where its files are, if not where sets usually are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+    /// What is to be predicted, for a set of one's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
 }
 
 /// How graphs are coarsened; the number of levels is that of the model.
@@ -279,6 +283,11 @@ fn explain(error: &toml::de::Error, text: &str, name: &str) -> Error {
         let line = text[..span.start.min(text.len())].lines().count().max(1);
         format!(", line {line}")
     });
+    // The nearest name says more than all of them.
+    let message = match message.split_once(", expected one of") {
+        Some((message, _)) if !hint.is_empty() => message,
+        _ => message,
+    };
     Error::config(format!("{name}{place}: {message}{hint}"))
 }
 

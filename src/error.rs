@@ -69,6 +69,12 @@ impl Error {
         Error::new(Kind::Interrupted, "interrupted; nothing was written")
     }
 
+    /// The same, where something is left to go on from.
+    #[cfg(all(feature = "cli", feature = "train"))]
+    pub(crate) fn interrupted_but(message: impl Into<String>) -> Self {
+        Error::new(Kind::Interrupted, message)
+    }
+
     /// Puts `message` in front: where the error happened, as seen one level further out.
     pub fn context(self, message: impl Into<String>) -> Self {
         Error(Arc::new(Inner { kind: self.0.kind, message: message.into(), source: Some(self) }))

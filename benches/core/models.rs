@@ -1,10 +1,11 @@
 //! Steps of training on one thread.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
+use hdse::config::Config;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::{Codes, Distances, MaxDistance};
 use hdse::encoding::{SelfLoops, Walk, random_walk};
-use hdse::nn::{Batch, Model, ModelConfig, Pass};
+use hdse::nn::{Batch, Model, Pass};
 use hdse::rng::Seed;
 use hdse::train::{Loss, Optimizer, OptimizerConfig, clip_norm};
 use hdse::{Graph, MemoryLimit};
@@ -14,9 +15,7 @@ use crate::sets::Set;
 /// The model of configs/gps-zinc.toml on graphs of any set, with made-up types.
 pub fn training_step(criterion: &mut Criterion, sets: &[Set]) {
     let text = include_str!("../../configs/gps-zinc.toml");
-    let mut tables: toml::Table = toml::from_str(text).expect("a configuration");
-    let config: ModelConfig =
-        tables.remove("model").expect("a model").try_into().expect("its keys are known");
+    let config = Config::parse(text, "gps-zinc", &[]).expect("a configuration").model;
     let mut group = criterion.benchmark_group("training step");
     group.sample_size(10);
     for set in sets.iter().filter(|set| !set.dense) {

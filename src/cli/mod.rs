@@ -9,13 +9,23 @@ mod data;
 mod doctor;
 mod encode;
 mod estimate;
+#[cfg(feature = "train")]
+mod eval;
+#[cfg(feature = "train")]
+mod export;
 mod graph;
 mod input;
 mod list;
 mod merge;
 mod output;
+#[cfg(feature = "train")]
+mod predict;
 mod progress;
+#[cfg(feature = "train")]
+mod reproduce;
 mod store;
+#[cfg(feature = "train")]
+mod train;
 mod usage;
 
 use std::ffi::OsString;
@@ -70,6 +80,21 @@ enum Verb {
     Data(data::Options),
     /// Join the files of `hdse encode --shard` into what one run would have written
     Merge(merge::Options),
+    /// Train a model and report on it
+    #[cfg(feature = "train")]
+    Train(train::Options),
+    /// Evaluate a trained model on a part of its set
+    #[cfg(feature = "train")]
+    Eval(eval::Options),
+    /// Predict targets of new graphs with a trained model
+    #[cfg(feature = "train")]
+    Predict(predict::Options),
+    /// Write a trained model as safetensors, with its configuration and a card
+    #[cfg(feature = "train")]
+    Export(export::Options),
+    /// Run an experiment of the paper and print its numbers beside ours
+    #[cfg(feature = "train")]
+    Reproduce(reproduce::Options),
     /// Results that were computed before: what there is, whether it is intact, cleaning up
     Store(store::Options),
     /// Say what this program and machine are like, for bug reports
@@ -128,6 +153,16 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Graph(options) => graph::run(&options, limit, output),
         Verb::Data(options) => data::run(&options, limit, output),
         Verb::Merge(options) => merge::run(&options, output),
+        #[cfg(feature = "train")]
+        Verb::Train(options) => train::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Eval(options) => eval::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Predict(options) => predict::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Export(options) => export::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Reproduce(options) => reproduce::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),
         Verb::Doctor => doctor::run(output),
         Verb::List(options) => list::run(&options, output),

@@ -1,7 +1,7 @@
 //! A progress bar on a terminal, and Ctrl-C.
 
 use std::io::IsTerminal as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -13,13 +13,22 @@ use crate::monitor::Monitor;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// Seconds that work has to end cleanly.
+static GRACE: AtomicU64 = AtomicU64::new(1);
+
+/// Gives work a minute to end cleanly from now on, as training needs for a step and a checkpoint.
+#[cfg(feature = "train")]
+pub(super) fn allow_to_finish() {
+    GRACE.store(60, Ordering::Relaxed);
+}
+
 /// From now on, Ctrl-C or a termination signal stops the work: what watches its [`Monitor`] ends
-/// cleanly; if it has not after a second, files that are half written are removed and the process ends.
+/// cleanly; if it has not in good time, files that are half written are removed and the process ends.
 pub(super) fn listen_for_interrupts() {
     // Only fails if a handler is set already, which then serves as well.
     let _ = ctrlc::set_handler(|| {
         INTERRUPTED.store(true, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(GRACE.load(Ordering::Relaxed)));
         AtomicFile::discard_all();
         eprintln!("error: {:#}", Error::interrupted());
         std::process::exit(130);
@@ -58,6 +67,12 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         Progress { bar }
+    }
+
+    /// Shows a line above the bar.
+    #[cfg(feature = "train")]
+    pub(super) fn message(&self, text: &str) {
+        self.bar.println(text);
     }
 }
 

@@ -48,7 +48,7 @@ pub fn train(
     if let Some(outcome) = directory.outcome()? {
         return Ok(outcome);
     }
-    let run = format!("{} seed {seed}", setting.hash);
+    let run = name(setting.hash, seed);
     let seed = Seed(seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
@@ -144,6 +144,11 @@ pub fn train(
     };
     directory.finish(&outcome)?;
     Ok(outcome)
+}
+
+/// What a checkpoint is of: everything that determines the run.
+pub fn name(hash: &str, seed: u64) -> String {
+    format!("{hash} seed {seed}")
 }
 
 /// The order of graphs in an epoch.

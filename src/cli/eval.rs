@@ -1,0 +1,81 @@
+//! `hdse eval`: a trained model on a part of its set again.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::output::{Output, object};
+use super::progress::Progress;
+use super::train::{load, moments, open, prepare, trained};
+use crate::train::run::{Setting, evaluate};
+use crate::{MemoryLimit, Result};
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// The folder of a finished run
+    run: PathBuf,
+    /// Which part of the set
+    #[arg(long, value_enum, default_value = "test")]
+    split: Split,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Split {
+    Train,
+    Val,
+    Test,
+}
+
+pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    let (directory, config, seeds) = open(&options.run)?;
+    let splits = load(&config, limit)?;
+    let examples = prepare(&config, &splits, limit, output)?;
+    let hash = super::train::hash(&config, &splits)?;
+    let part = match options.split {
+        Split::Train => &examples.train,
+        Split::Val => &examples.val,
+        Split::Test => &examples.test,
+    };
+    let progress = Progress::new(0, "evaluating", output);
+    let mut rows = Vec::new();
+    for seed in seeds.all() {
+        let model = trained(&config, &hash, &directory, seed)?;
+        let setting = Setting {
+            directory: &directory,
+            hash: &hash,
+            limit,
+            monitor: &progress,
+            report: &mut |_| {},
+        };
+        let found = evaluate(&config, &model, &model.parameters, part, &setting)?;
+        rows.push((seed, found));
+    }
+    drop(progress);
+    let metric = config.train.metric.name();
+    let (mean, deviation) = moments(&rows.iter().map(|(_, row)| row.metric).collect::<Vec<_>>());
+    output.result(
+        || {
+            let rows = rows
+                .iter()
+                .map(|(seed, row)| json!({ "seed": seed, "loss": row.loss, "metric": row.metric }));
+            let fields = [
+                ("split", json!(format!("{:?}", options.split).to_lowercase())),
+                ("metric", json!(metric)),
+                ("rows", rows.collect()),
+                ("mean", json!(mean)),
+                ("deviation", json!(deviation)),
+                ("label", json!(splits.label)),
+            ];
+            object(fields.into_iter().chain(output.resources()))
+        },
+        || {
+            let mut text = format!("seed      loss  {metric}\n");
+            for (seed, row) in &rows {
+                text += &format!("{seed:>4}  {:>8.4}  {:.4}\n", row.loss, row.metric);
+            }
+            let deviation = deviation.map_or(String::new(), |d| format!(" ± {d:.4}"));
+            text + &format!("\n{metric} {mean:.4}{deviation}\n")
+        },
+    )
+}

@@ -1,0 +1,327 @@
+//! `hdse train`: one experiment, from data to result.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::output::{Output, count, object, thousands};
+use super::progress::{self, Progress};
+use crate::config::Config;
+use crate::data::sets::{LoadOptions, Splits};
+use crate::nn::Model;
+use crate::rng::Seed;
+use crate::train::directory::{EpochLine, Outcome, write_text};
+use crate::train::examples::{Examples, examples};
+use crate::train::run::{Setting, train};
+use crate::train::{Environment, EventWriter, Metric, checkpoint};
+use crate::{Error, MemoryLimit, Result};
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// The experiment: a TOML file, such as configs/gps-zinc.toml
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    config: Option<PathBuf>,
+    /// Change a key of the experiment, such as model.dim=32
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
+    set: Vec<String>,
+    /// Fewer or more epochs than the experiment has, warm-up in proportion
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
+    seed: u64,
+    /// How many seeds to train, one after another
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "resume")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// The folder of the run; runs/NAME by default
+    #[arg(long, short, value_name = "RUN", conflicts_with = "resume")]
+    output: Option<PathBuf>,
+    /// Go on with a run that was stopped
+    #[arg(long, value_name = "RUN")]
+    resume: Option<PathBuf>,
+}
+
+/// What a run directory says of its seeds.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct Seeds {
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Seeds {
+    pub(super) fn all(&self) -> impl Iterator<Item = u64> {
+        self.first..self.first.saturating_add(self.count)
+    }
+}
+
+pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    let (directory, config, seeds) = match &options.resume {
+        Some(directory) => open(directory)?,
+        None => create(options)?,
+    };
+    let splits = load(&config, limit)?;
+    if let Some(label) = &splits.label {
+        output.note(&format!("{}: {label}", config.data.set));
+    }
+    let examples = prepare(&config, &splits, limit, output)?;
+    let hash = hash(&config, &splits)?;
+
+    // A step and a checkpoint may take longer than other work does to stop.
+    progress::allow_to_finish();
+    let mut outcomes = Vec::new();
+    for seed in seeds.all() {
+        outcomes.push(one(&config, &examples, &hash, &directory, seed, limit, output)?);
+    }
+    let place = directory.display().to_string();
+    output.result(
+        || {
+            let fields = [
+                ("run", json!(place)),
+                ("set", json!(config.data.set)),
+                ("label", json!(splits.label)),
+                ("metric", json!(config.train.metric.name())),
+                ("outcomes", json!(outcomes)),
+                ("test", summary(&outcomes)),
+            ];
+            object(fields.into_iter().chain(output.resources()))
+        },
+        || table(&config, &splits, &outcomes, &place),
+    )
+}
+
+/// A new run directory for the experiment.
+fn create(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
+    let path = options.config.as_deref().ok_or_else(|| Error::config("no experiment is given"))?;
+    let mut config = Config::read(path, &options.set)?;
+    if let Some(epochs) = options.epochs {
+        config = config.shortened(epochs);
+    }
+    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let directory = options
+        .output
+        .clone()
+        .unwrap_or_else(|| Path::new("runs").join(name.unwrap_or_else(|| "run".into())));
+    if directory.join("config.toml").exists() {
+        return Err(Error::config(format!(
+            "{} holds a run already; go on with it by `hdse train --resume {}`, or give another folder with -o",
+            directory.display(),
+            directory.display()
+        )));
+    }
+    std::fs::create_dir_all(&directory).map_err(|e| Error::io("cannot make", &directory, e))?;
+    let seeds = Seeds { first: options.seed, count: options.seeds };
+    crate::train::directory::write_json(&directory.join("seeds.json"), &seeds)?;
+    let arguments: Vec<String> = std::env::args().collect();
+    let environment = Environment::collect(rayon::current_num_threads(), &arguments, now() as u64);
+    crate::train::directory::write_json(&directory.join("environment.json"), &environment)?;
+    // What makes the folder a run comes last.
+    write_text(&directory.join("config.toml"), &config.to_toml()?)?;
+    Ok((directory, config, seeds))
+}
+
+/// The experiment of an existing run directory.
+pub(super) fn open(directory: &Path) -> Result<(PathBuf, Config, Seeds)> {
+    let config = Config::read(&directory.join("config.toml"), &[])
+        .map_err(|e| e.context(format!("{} is no run to resume", directory.display())))?;
+    let path = directory.join("seeds.json");
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read", &path, e))?;
+    let seeds =
+        serde_json::from_str(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
+    Ok((directory.to_path_buf(), config, seeds))
+}
+
+/// The model of the best epoch of a seed.
+pub(super) fn trained(config: &Config, hash: &str, directory: &Path, seed: u64) -> Result<Model> {
+    let best = directory.join(format!("seed-{seed}")).join("best.safetensors");
+    if !best.exists() {
+        return Err(Error::config(format!(
+            "{} has no model of seed {seed} yet; train it with `hdse train --resume {}`",
+            directory.display(),
+            directory.display()
+        )));
+    }
+    let mut model = Model::new(&config.model, Seed(seed))?;
+    let run = crate::train::run::name(hash, seed);
+    checkpoint::load(&best, &run, &mut model.parameters, None)?;
+    Ok(model)
+}
+
+/// The graphs of an experiment.
+pub(super) fn load(config: &Config, limit: MemoryLimit) -> Result<Splits> {
+    let path = config.data.path.clone();
+    let options = LoadOptions { path, limit, ..LoadOptions::of_user() };
+    match config.data.task {
+        Some(task) => {
+            let Some(path) = options.path else {
+                return Err(Error::config(
+                    "key `data.task` is for a set of your own: say where it is with `data.path`",
+                ));
+            };
+            crate::data::sets::load_own(&crate::data::sets::Place::Folder(path), task, limit)
+        }
+        None => crate::data::sets::by_name(&config.data.set)
+            .map_err(|e| e.context("key `data.set`"))?
+            .load(&options),
+    }
+}
+
+/// All graphs made ready, with a bar.
+pub(super) fn prepare(
+    config: &Config,
+    splits: &Splits,
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<Examples> {
+    let total = splits.parts().iter().map(|part| part.len() as u64).sum();
+    let progress = Progress::new(total, "graphs", output);
+    let mut first = 0;
+    let mut part = |samples: &[crate::data::Sample]| {
+        let made = examples(config, samples, first, limit, &progress);
+        first += samples.len();
+        made
+    };
+    Ok(Examples { train: part(&splits.train)?, val: part(&splits.val)?, test: part(&splits.test)? })
+}
+
+/// Stands for everything that determines a run, but for its seed.
+pub(super) fn hash(config: &Config, splits: &Splits) -> Result<String> {
+    let mut config = config.clone();
+    // Where files lie makes no difference.
+    config.data.path = None;
+    let text = format!("{} {}", config.to_toml()?, splits.hash);
+    Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
+}
+
+/// Trains one seed, with a bar on a terminal and a line for every epoch otherwise.
+fn one(
+    config: &Config,
+    examples: &Examples,
+    hash: &str,
+    directory: &Path,
+    seed: u64,
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<Outcome> {
+    let steps = examples.train.len().div_ceil(config.train.batch_size) as u64;
+    let progress = Progress::new(steps * config.train.epochs, "steps", output);
+    let lines = !output.quiet && !output.json && !std::io::stderr().is_terminal();
+    let mut curves = Curves::new(directory, seed)?;
+    let mut failed = None;
+    let mut report = |line: &EpochLine| {
+        failed = failed.take().or(curves.write(config, line).err());
+        let text = epoch(config, seed, line);
+        if lines {
+            eprintln!("{text}");
+        } else {
+            progress.message(&text);
+        }
+    };
+    let mut setting = Setting { directory, hash, limit, monitor: &progress, report: &mut report };
+    let outcome = train(config, examples, seed, &mut setting).map_err(|error| match error {
+        error if error.is_interrupted() => {
+            let run = directory.display();
+            Error::interrupted_but(format!("interrupted; go on with `hdse train --resume {run}`"))
+        }
+        error => error,
+    })?;
+    if let Some(error) = failed {
+        output.note(&format!("curves for TensorBoard are incomplete: {error:#}"));
+    }
+    Ok(outcome)
+}
+
+/// Curves for TensorBoard, in the folder of a seed.
+struct Curves(EventWriter);
+
+impl Curves {
+    fn new(directory: &Path, seed: u64) -> Result<Curves> {
+        let folder = directory.join(format!("seed-{seed}")).join("tensorboard");
+        let resumed = folder.exists();
+        let mut writer = EventWriter::create(&folder, now() as u64, None)?;
+        if resumed {
+            // What was written after the last checkpoint is written again.
+            let lines = std::fs::read_to_string(folder.with_file_name("metrics.jsonl"));
+            let done = lines.map_or(0, |text| text.lines().count() as u64);
+            writer.restart(now(), done)?;
+        }
+        Ok(Curves(writer))
+    }
+
+    fn write(&mut self, config: &Config, line: &EpochLine) -> Result<()> {
+        let metric = format!("val/{}", config.train.metric.name());
+        let curves = [
+            ("train/loss", line.train_loss),
+            ("train/rate", line.rate),
+            ("val/loss", line.val_loss),
+            (metric.as_str(), line.val_metric),
+        ];
+        for (tag, value) in curves {
+            self.0.scalar(now(), line.epoch, tag, value as f32)?;
+        }
+        Ok(())
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |duration| duration.as_secs_f64())
+}
+
+fn epoch(config: &Config, seed: u64, line: &EpochLine) -> String {
+    format!(
+        "seed {seed} epoch {}: train loss {:.4}, val loss {:.4}, val {} {:.4}{}",
+        line.epoch,
+        line.train_loss,
+        line.val_loss,
+        config.train.metric.name(),
+        line.val_metric,
+        if line.best { " *" } else { "" }
+    )
+}
+
+/// Mean and sample standard deviation.
+pub(super) fn moments(values: &[f64]) -> (f64, Option<f64>) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()))
+}
+
+fn tests(outcomes: &[Outcome]) -> Vec<f64> {
+    outcomes.iter().map(|outcome| outcome.test_metric).collect()
+}
+
+fn summary(outcomes: &[Outcome]) -> Value {
+    let (mean, deviation) = moments(&tests(outcomes));
+    json!({ "mean": mean, "deviation": deviation })
+}
+
+fn table(config: &Config, splits: &Splits, outcomes: &[Outcome], place: &str) -> String {
+    let metric: Metric = config.train.metric;
+    let mut text = String::from("seed  best epoch       val      test\n");
+    for outcome in outcomes {
+        text += &format!(
+            "{:>4}  {:>10}  {:>8.4}  {:>8.4}\n",
+            outcome.seed, outcome.best_epoch, outcome.val_metric, outcome.test_metric
+        );
+    }
+    let (mean, deviation) = moments(&tests(outcomes));
+    let deviation = deviation.map_or(String::new(), |d| format!(" ± {d:.4}"));
+    let parameters = outcomes.first().map_or(0, |outcome| outcome.parameters as u64);
+    text += &format!(
+        "\n{}: test {} {mean:.4}{deviation} over {}; {} parameters\n",
+        config.data.set,
+        metric.name(),
+        count(outcomes.len() as u64, "seed"),
+        thousands(parameters)
+    );
+    if let Some(label) = &splits.label {
+        text += &format!("({label})\n");
+    }
+    text += &format!("the run is in {place}\n");
+    text
+}
