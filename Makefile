@@ -20,6 +20,7 @@ lint:
 	$(CARGO) run --quiet -- list coarseners --markdown | diff - docs/coarseners-table.md
 	$(CARGO) run --quiet -- list formats --markdown | diff - docs/formats-table.md
 	$(CARGO) run --quiet -- list backbones --markdown | diff - docs/backbones-table.md
+	$(CARGO) run --quiet -- data list --markdown | diff - docs/sets-table.md
 	! $(CARGO) tree --edges features | grep 'burn.* feature "rayon"'
 
 fmt:
@@ -42,4 +43,5 @@ docs:
 	$(CARGO) run --quiet -- list coarseners --markdown > docs/coarseners-table.md
 	$(CARGO) run --quiet -- list formats --markdown > docs/formats-table.md
 	$(CARGO) run --quiet -- list backbones --markdown > docs/backbones-table.md
+	$(CARGO) run --quiet -- data list --markdown > docs/sets-table.md
 	$(CARGO) doc --no-deps

@@ -11,8 +11,8 @@
 //! | [`distance`] | distances at every level, codes, high-level distances |
 //! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
-//! | [`data`] | samples, file formats, generated sets, encoded sets on disk |
 #![cfg_attr(feature = "train", doc = "| [`config`] | one experiment |")]
+//! | [`data`] | samples, file formats, data sets, encoded sets on disk |
 #![cfg_attr(feature = "train", doc = "| [`nn`] | graph transformers and their parts |")]
 #![cfg_attr(feature = "train", doc = "| [`train`] | losses, metrics, optimisers, learning rates |")]
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |

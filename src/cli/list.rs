@@ -113,7 +113,15 @@ pub(super) fn sets() -> Table {
     };
     Table {
         head: vec![
-            "name", "holds", "target", "metric", "graphs", "nodes", "arcs", "from", "licence",
+            "name",
+            "holds",
+            "target",
+            "metric",
+            "graphs",
+            "mean nodes",
+            "mean arcs",
+            "from",
+            "licence",
             "source",
         ],
         rows: sets::ALL.iter().map(row).collect(),

@@ -1,4 +1,4 @@
-//! Graphs in and results out: samples, file formats, generated sets, encoded sets on disk.
+//! Graphs in and results out: samples, file formats, data sets, encoded sets on disk.
 //!
 //! [`read`] takes a path, `-` for standard input, or the name of a generated set, and gives a
 //! [`GraphSet`]; [`sets`] lists data sets to train on, split and checked. What kind of file it is, is told by its name, else by its first bytes; gzip is

@@ -360,3 +360,11 @@ fn completions_know_the_coarseners() {
         assert!(script.contains("louvain") || ["powershell", "elvish"].contains(&shell), "{shell}");
     }
 }
+
+#[test]
+fn sets_are_listed_in_two_places_alike() {
+    for form in ["", " --json", " --markdown"] {
+        let print = |verb: &str| run(Path::new("."), &format!("{verb}{form}")).stdout;
+        assert_eq!(print("list sets"), print("data list"), "{form}");
+    }
+}

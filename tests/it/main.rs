@@ -18,6 +18,7 @@ mod real_data;
 mod real_models;
 mod relabelling;
 mod round_trip;
+mod sets;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod store;
 mod support;

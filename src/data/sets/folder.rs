@@ -1,7 +1,8 @@
 //! Sets in files: one per split, in a folder of the set.
 //!
 //! `train`, `val` and `test`, each ending in `.parquet`, `.jsonl` or `.jsonl.gz`, with the columns of every
-//! graph set (`num_nodes`, `edge_index`, `node_feat`, `edge_attr`, `pos`, `y`).
+//! graph set (`num_nodes`, `edge_index`, `node_feat`, `edge_attr`, `pos`, `y`). Who makes a copy that is not
+//! the official one says so in the first line of `label.txt` beside them, for instance `regenerated`.
 //!
 //! ```no_run
 //! use hdse::data::sets::{Level, Place, Target, Task, load_own};
@@ -27,8 +28,8 @@ const ENDINGS: [&str; 3] = ["parquet", "jsonl", "jsonl.gz"];
 pub struct FromFiles {
     /// What is known of it.
     pub entry: Entry,
-    /// Whether samples bear a sign that they are not the official ones but made anew.
-    pub regenerated: fn(&Parts) -> bool,
+    /// What samples are instead of the official ones, as far as a sign tells.
+    pub origin: fn(&Parts) -> Option<&'static str>,
 }
 
 impl Dataset for FromFiles {
@@ -47,8 +48,11 @@ impl Dataset for FromFiles {
             let files = files_in(&folder).map_err(|e| explain(e, &self.entry))?;
             let (mut parts, hash) = read_files(&files, options.limit)?;
             check_listed(&self.entry, &mut parts, &files.map(|file| file_name(&file)))?;
-            let regenerated = (self.regenerated)(&parts);
-            Ok(splits(parts, self.entry.task, hash, Some((&self.entry, regenerated))))
+            let declared = declared_label(&folder)?;
+            let origin = declared.as_deref().or((self.origin)(&parts));
+            let found = Statistics::of(&parts);
+            let label = statistics::label(&self.entry, &found, origin);
+            Ok(splits(parts, self.entry.task, hash, label))
         };
         load().context(|| format!("set `{}`", self.entry.name))
     }
@@ -89,17 +93,21 @@ pub(super) fn check_listed(entry: &Entry, parts: &mut Parts, places: &[String; 3
     check::every(parts, places, |sample| check::listed(sample, entry))
 }
 
-/// Checked samples as splits, labelled by comparison with the official set, if there is one.
-pub(super) fn splits(
-    parts: Parts,
-    task: Task,
-    hash: String,
-    official: Option<(&Entry, bool)>,
-) -> Splits {
-    let found = Statistics::of([&parts[0], &parts[1], &parts[2]]);
-    let label = official.and_then(|(entry, new)| statistics::label(entry, &found, new));
+/// Checked samples as splits.
+pub(super) fn splits(parts: Parts, task: Task, hash: String, label: Option<String>) -> Splits {
     let [train, val, test] = parts;
     Splits { train, val, test, task, label, hash }
+}
+
+/// What `label.txt` beside the files says of them, in its first line: who makes a copy knows best.
+fn declared_label(folder: &Path) -> Result<Option<String>> {
+    let path = folder.join("label.txt");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read", &path, e))?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    Ok((!line.is_empty()).then(|| line.chars().take(200).collect()))
 }
 
 /// The folder of a listed set.
@@ -288,6 +296,22 @@ mod tests {
         assert!(error.contains("no val file in"), "{error}");
         let none = Task { target: Target::Classes(0), ..TASK };
         assert!(load_own(&Place::Folder("x".into()), none, MemoryLimit::NONE).is_err());
+    }
+
+    #[test]
+    fn labels_are_declared_beside_the_files() {
+        let graph = line(r#""node_feat": [0, 1], "edge_attr": [1, 1], "y": 0.5"#);
+        let mut files: Vec<(&str, String)> =
+            ["train.jsonl", "val.jsonl", "test.jsonl"].map(|name| (name, graph.clone())).into();
+        let label = |files: &[(&str, String)]| {
+            let folder = folder_of(files);
+            let path = Some(folder.path().to_path_buf());
+            let options = LoadOptions { path, ..LoadOptions::default() };
+            molecules::ZINC.load(&options).unwrap().label.unwrap()
+        };
+        assert!(label(&files).starts_with("subset (1 / 1 / 1 of"));
+        files.push(("label.txt", " made for a test \nmore".to_string()));
+        assert!(label(&files).starts_with("made for a test, subset (1 / 1 / 1 of"));
     }
 
     #[test]

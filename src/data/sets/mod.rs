@@ -241,7 +241,7 @@ impl Splits {
 
     /// Counts and averages.
     pub fn statistics(&self) -> Statistics {
-        Statistics::of(self.parts())
+        Statistics::of(&self.parts())
     }
 }
 
@@ -252,8 +252,11 @@ impl Splits {
 pub fn by_name(name: &str) -> Result<&'static dyn Dataset> {
     ALL.iter().copied().find(|set| set.entry().name == name).ok_or_else(|| {
         Error::config(format!(
-            "unknown data set `{name}`{}; `hdse data list` shows all",
-            did_you_mean(name, ALL.iter().map(|set| set.entry().name))
+            "unknown data set `{name}`{} `hdse data list` shows all",
+            match did_you_mean(name, ALL.iter().map(|set| set.entry().name)) {
+                hint if hint.is_empty() => ";".into(),
+                hint => hint,
+            }
         ))
     })
 }
@@ -311,7 +314,9 @@ impl Generated {
         let mut parts = (self.make)(options.seed, graphs)?;
         folder::check_listed(&self.entry, &mut parts, &SPLITS.map(String::from))?;
         let hash = super::hash_samples(parts.iter().flatten());
-        Ok(folder::splits(parts, self.entry.task, hash, Some((&self.entry, true))))
+        let found = Statistics::of(&parts);
+        let label = statistics::label(&self.entry, &found, Some("regenerated"));
+        Ok(folder::splits(parts, self.entry.task, hash, label))
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) const ZINC: FromFiles = FromFiles {
         source: "https://github.com/graphdeeplearning/benchmarking-gnns",
         generated: false,
     },
-    regenerated: |_| false,
+    origin: |_| None,
 };
 
 pub(super) const PEPTIDES_FUNC: FromFiles = FromFiles {
@@ -55,7 +55,7 @@ pub(super) const PEPTIDES_FUNC: FromFiles = FromFiles {
         source: "https://github.com/vijaydwivedi75/lrgb",
         generated: false,
     },
-    regenerated: |_| false,
+    origin: |_| None,
 };
 
 pub(super) const PEPTIDES_STRUCT: FromFiles = FromFiles {
@@ -67,7 +67,7 @@ pub(super) const PEPTIDES_STRUCT: FromFiles = FromFiles {
         metric: "mae",
         ..PEPTIDES_FUNC.entry
     },
-    regenerated: |_| false,
+    origin: |_| None,
 };
 
 const PEPTIDES: Statistics =

@@ -29,25 +29,22 @@ pub struct Statistics {
 
 impl Statistics {
     /// Counts everything.
-    pub fn of(parts: [&[Sample]; 3]) -> Statistics {
-        let all = || parts.iter().copied().flatten();
+    pub fn of<T: AsRef<[Sample]>>(parts: &[T; 3]) -> Statistics {
+        let all = || parts.iter().flat_map(|part| part.as_ref());
         let mean = |sum: usize| sum as f64 / all().count().max(1) as f64;
         Statistics {
-            graphs: parts.map(<[Sample]>::len),
+            graphs: parts.each_ref().map(|part| part.as_ref().len()),
             mean_nodes: mean(all().map(|sample| sample.graph.num_nodes()).sum()),
             mean_arcs: mean(all().map(|sample| sample.edges.sources.len()).sum()),
         }
     }
 }
 
-/// How a set differs from the official one of `entry`, if it does: made anew (as the caller knows), with
-/// fewer graphs, with other ones.
-pub(super) fn label(entry: &Entry, found: &Statistics, regenerated: bool) -> Option<String> {
+/// How a set differs from the official one of `entry`, if it does: what it is as the caller knows (such as
+/// "regenerated"), whether it has fewer graphs, or other ones.
+pub(super) fn label(entry: &Entry, found: &Statistics, origin: Option<&str>) -> Option<String> {
     let official = &entry.published;
-    let mut parts = Vec::new();
-    if regenerated {
-        parts.push("regenerated".to_string());
-    }
+    let mut parts: Vec<String> = origin.map(String::from).into_iter().collect();
     let same_counts = found.graphs == official.graphs;
     if !same_counts {
         let fewer = found.graphs.iter().zip(official.graphs).all(|(&here, there)| here <= there);
@@ -57,7 +54,7 @@ pub(super) fn label(entry: &Entry, found: &Statistics, regenerated: bool) -> Opt
             false => format!("other splits ({counts})"),
         });
     }
-    let tolerance = if same_counts && !regenerated { TOLERANCE } else { SAMPLING };
+    let tolerance = if same_counts && origin.is_none() { TOLERANCE } else { SAMPLING };
     for (what, here, there) in [
         ("nodes", found.mean_nodes, official.mean_nodes),
         ("arcs", found.mean_arcs, official.mean_arcs),
@@ -83,10 +80,10 @@ mod tests {
     fn labels_say_what_differs() {
         let entry = ZINC.entry();
         let official = entry.published;
-        let of = |change: fn(&mut Statistics), regenerated| {
+        let of = |change: fn(&mut Statistics), regenerated: bool| {
             let mut found = official;
             change(&mut found);
-            label(entry, &found, regenerated).unwrap_or_default()
+            label(entry, &found, regenerated.then_some("regenerated")).unwrap_or_default()
         };
         assert_eq!(of(|_| {}, false), "");
         assert_eq!(of(|s| s.mean_nodes += 0.005, false), "");

@@ -36,7 +36,7 @@ pub(super) const MNIST: FromFiles = FromFiles {
         source: "https://github.com/graphdeeplearning/benchmarking-gnns",
         generated: false,
     },
-    regenerated: in_raster_order,
+    origin: |parts| in_raster_order(parts).then_some("regenerated"),
 };
 
 pub(super) const CIFAR10: FromFiles = FromFiles {
@@ -52,7 +52,7 @@ pub(super) const CIFAR10: FromFiles = FromFiles {
         },
         ..MNIST.entry
     },
-    regenerated: in_raster_order,
+    origin: |parts| in_raster_order(parts).then_some("regenerated"),
 };
 
 /// Whether nodes are numbered along one of the two coordinates, in the first training graphs.
