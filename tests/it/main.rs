@@ -22,6 +22,7 @@ mod sets;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod store;
 mod support;
+#[cfg(feature = "train")]
 mod tensorboard;
 #[cfg(feature = "train")]
 mod training;
