@@ -24,5 +24,7 @@ mod store;
 mod support;
 #[cfg(feature = "train")]
 mod tensorboard;
+#[cfg(all(feature = "cli", feature = "train"))]
+mod train_command;
 #[cfg(feature = "train")]
 mod training;
