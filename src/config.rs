@@ -280,7 +280,8 @@ fn explain(error: &toml::de::Error, text: &str, name: &str) -> Error {
         _ => String::new(),
     };
     let place = error.span().map_or(String::new(), |span| {
-        let line = text[..span.start.min(text.len())].lines().count().max(1);
+        let before = text.get(..span.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
         format!(", line {line}")
     });
     // The nearest name says more than all of them.
