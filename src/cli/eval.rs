@@ -31,7 +31,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     let (directory, config, seeds) = open(&options.run)?;
     let splits = load(&config, limit)?;
     let examples = prepare(&config, &splits, limit, output)?;
-    let hash = super::train::hash(&config, &splits)?;
+    let hash = super::train::hash(&config, &splits.hash)?;
     let part = match options.split {
         Split::Train => &examples.train,
         Split::Val => &examples.val,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::output::{Output, object, thousands};
-use super::train::{load, open, trained};
+use super::train::{DataRecord, open, trained};
 use crate::train::directory::{SeedDirectory, write_json, write_text};
-use crate::{Error, MemoryLimit, Result};
+use crate::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -21,11 +21,11 @@ pub(super) struct Options {
     seed: Option<u64>,
 }
 
-pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
     let (directory, config, seeds) = open(&options.run)?;
     let seed = options.seed.unwrap_or(seeds.first);
-    let splits = load(&config, limit)?;
-    let model = trained(&config, &super::train::hash(&config, &splits)?, &directory, seed)?;
+    let data = DataRecord::read(&directory)?;
+    let model = trained(&config, &super::train::hash(&config, &data.hash)?, &directory, seed)?;
     let outcome = SeedDirectory::create(&directory, seed)?.outcome()?;
     let folder = options.output.clone().unwrap_or_else(|| directory.join("export"));
     std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot make", &folder, e))?;
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             outcome.test_metric, outcome.val_metric, outcome.best_epoch, config.train.epochs
         )
     });
-    let label = splits.label.map_or(String::new(), |label| format!(" ({label})"));
+    let label = data.label.map_or(String::new(), |label| format!(" ({label})"));
     let card = format!(
         "# {} on {}\n\n{} parameters, distance bias `{}` with {} level(s) above the graph, coarsener `{}`.\n\n\
          Data: {}{label}. {result}\n\n\

@@ -160,7 +160,7 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         #[cfg(feature = "train")]
         Verb::Predict(options) => predict::run(&options, limit, output),
         #[cfg(feature = "train")]
-        Verb::Export(options) => export::run(&options, limit, output),
+        Verb::Export(options) => export::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Reproduce(options) => reproduce::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::output::{Output, count, object};
 use super::progress::Progress;
-use super::train::{load, open, trained};
+use super::train::{DataRecord, open, trained};
 use crate::data::{AtomicFile, ReadOptions, read};
 use crate::nn::{Batch, Pass, values};
 use crate::train::examples::examples;
@@ -33,7 +33,7 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = open(&options.run)?;
     let seed = options.seed.unwrap_or(seeds.first);
-    let hash = super::train::hash(&config, &load(&config, limit)?)?;
+    let hash = super::train::hash(&config, &DataRecord::read(&directory)?.hash)?;
     let model = trained(&config, &hash, &directory, seed)?;
     let read_options = ReadOptions { limit, ..ReadOptions::default() };
     let samples = read(&options.input, &read_options)?.samples;

@@ -70,7 +70,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let config = Config::parse(CONFIG, "gt-community-small", &changes)?;
         let splits = load(&config, limit)?;
         let examples = prepare(&config, &splits, limit, output)?;
-        let hash = hash(&config, &splits)?;
+        let hash = hash(&config, &splits.hash)?;
         jobs.push((number, config, examples, hash));
     }
     drop(quiet);

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::data::sets::{LoadOptions, Splits};
 use crate::nn::Model;
 use crate::rng::Seed;
-use crate::train::directory::{EpochLine, Outcome, write_text};
+use crate::train::directory::{EpochLine, Outcome, write_json, write_text};
 use crate::train::examples::{Examples, examples};
 use crate::train::run::{Setting, train};
 use crate::train::{Environment, EventWriter, Metric, checkpoint};
@@ -67,7 +67,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         output.note(&format!("{}: {label}", config.data.set));
     }
     let examples = prepare(&config, &splits, limit, output)?;
-    let hash = hash(&config, &splits)?;
+    let hash = hash(&config, &splits.hash)?;
+    let record = DataRecord { hash: splits.hash.clone(), label: splits.label.clone() };
+    write_json(&directory.join("data.json"), &record)?;
 
     // A step and a checkpoint may take longer than other work does to stop.
     progress::allow_to_finish();
@@ -113,10 +115,10 @@ fn create(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
     }
     std::fs::create_dir_all(&directory).map_err(|e| Error::io("cannot make", &directory, e))?;
     let seeds = Seeds { first: options.seed, count: options.seeds };
-    crate::train::directory::write_json(&directory.join("seeds.json"), &seeds)?;
+    write_json(&directory.join("seeds.json"), &seeds)?;
     let arguments: Vec<String> = std::env::args().collect();
     let environment = Environment::collect(rayon::current_num_threads(), &arguments, now() as u64);
-    crate::train::directory::write_json(&directory.join("environment.json"), &environment)?;
+    write_json(&directory.join("environment.json"), &environment)?;
     // What makes the folder a run comes last.
     write_text(&directory.join("config.toml"), &config.to_toml()?)?;
     Ok((directory, config, seeds))
@@ -126,10 +128,7 @@ fn create(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
 pub(super) fn open(directory: &Path) -> Result<(PathBuf, Config, Seeds)> {
     let config = Config::read(&directory.join("config.toml"), &[])
         .map_err(|e| e.context(format!("{} is no run to resume", directory.display())))?;
-    let path = directory.join("seeds.json");
-    let text = std::fs::read_to_string(&path).map_err(|e| Error::io("cannot read", &path, e))?;
-    let seeds =
-        serde_json::from_str(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
+    let seeds = read_json(&directory.join("seeds.json"))?;
     Ok((directory.to_path_buf(), config, seeds))
 }
 
@@ -186,12 +185,30 @@ pub(super) fn prepare(
     Ok(Examples { train: part(&splits.train)?, val: part(&splits.val)?, test: part(&splits.test)? })
 }
 
+/// What a run directory says of its data.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct DataRecord {
+    pub hash: String,
+    pub label: Option<String>,
+}
+
+impl DataRecord {
+    pub(super) fn read(directory: &Path) -> Result<DataRecord> {
+        read_json(&directory.join("data.json"))
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
+    serde_json::from_str(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
+}
+
 /// Stands for everything that determines a run, but for its seed.
-pub(super) fn hash(config: &Config, splits: &Splits) -> Result<String> {
+pub(super) fn hash(config: &Config, data: &str) -> Result<String> {
     let mut config = config.clone();
     // Where files lie makes no difference.
     config.data.path = None;
-    let text = format!("{} {}", config.to_toml()?, splits.hash);
+    let text = format!("{} {data}", config.to_toml()?);
     Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
