@@ -94,7 +94,6 @@ impl Gps {
             return Err(Error::config("`degree_scale` is for the backbone gt"));
         }
         let mut encoder = scope.at("encoder");
-        // The names of the two come first; their order in memory is that of the model.
         let (positions, taken) =
             PositionEncoder::columns(&mut encoder, &config.encoding, config.dim)?;
         let nodes = FeatureEncoder::nodes(&mut encoder, &config.node, config.dim - taken, true);
