@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use super::encode::levels_parser;
-use super::input::{IdsFile, InputOptions, SpecParser, warn_if_slow};
+use super::input::{IdsFile, InputOptions, NameParser, warn_if_slow};
 use super::output::{Output, count, object};
 use super::progress::Progress;
 use crate::coarsen::{Context, parse};
@@ -30,7 +30,7 @@ pub(super) struct Options {
     #[arg(long, short, value_name = "PART")]
     output: Option<PathBuf>,
     /// How to group nodes, as NAME or NAME:key=value,...; `hdse list coarseners` shows all
-    #[arg(long, short, value_name = "NAME[:key=value,...]", value_parser = SpecParser)]
+    #[arg(long, short, value_name = "NAME[:key=value,...]", value_parser = NameParser::Coarseners)]
     coarsener: String,
     /// Number of levels K
     #[arg(long, short = 'k', value_name = "K", default_value_t = 1)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::input::SetParser;
+use super::input::NameParser;
 use super::list;
 use super::output::{Output, count, object, thousands};
 use crate::data::sets::{self, Columns, Entry, LoadOptions, SPLITS, Splits, Statistics};
@@ -36,7 +36,7 @@ enum Verb {
 #[derive(clap::Args)]
 struct Name {
     /// The set (`hdse data list`)
-    #[arg(value_name = "NAME", value_parser = SetParser)]
+    #[arg(value_name = "NAME", value_parser = NameParser::Sets)]
     name: String,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use super::input::{
-    FormatParser, IdsFile, InputOptions, SpecParser, refuse_same, set_format, warn_if_slow,
+    FormatParser, IdsFile, InputOptions, NameParser, refuse_same, set_format, warn_if_slow,
 };
 use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
@@ -28,7 +28,7 @@ pub(super) struct Options {
     #[arg(long, short, value_name = "OUT")]
     output: Option<PathBuf>,
     /// How to group nodes, as NAME or NAME:key=value,...; `hdse list coarseners` shows all
-    #[arg(long, short, value_name = "NAME[:key=value,...]", value_parser = SpecParser)]
+    #[arg(long, short, value_name = "NAME[:key=value,...]", value_parser = NameParser::Coarseners)]
     #[arg(default_value = "newman", conflicts_with = "partition")]
     coarsener: String,
     /// Given clusters instead of a coarsener: one id per line, a file per level. Further levels may

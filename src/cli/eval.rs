@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             monitor: &progress,
             report: &mut |_| {},
         };
-        let found = evaluate(&config, &model, &model.parameters, part, &setting)?;
+        let found = evaluate(&config, &model, part, &setting)?;
         rows.push((seed, found));
     }
     drop(progress);

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use super::estimate::{duration, rough_seconds};
 use super::output::{Output, count};
 use crate::coarsen;
-use crate::data::sets::{self, Entry};
+use crate::data::sets;
 use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, format_of_file};
 use crate::{Error, MemoryLimit, Result};
 
@@ -86,32 +86,14 @@ pub(super) fn set_format(path: &Path) -> Result<&'static Format> {
     }
 }
 
-/// Any text, with the names of all coarseners for help and completions.
+/// Any text, with the names of a list for help and completions.
 #[derive(Clone)]
-pub(super) struct SpecParser;
-
-impl TypedValueParser for SpecParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(coarsen::ALL.iter().map(|e| PossibleValue::new(e.name).help(e.summary))))
-    }
+pub(super) enum NameParser {
+    Coarseners,
+    Sets,
 }
 
-/// Any text, with the names of all data sets for help and completions.
-#[derive(Clone)]
-pub(super) struct SetParser;
-
-impl TypedValueParser for SetParser {
+impl TypedValueParser for NameParser {
     type Value = String;
 
     fn parse_ref(
@@ -124,8 +106,15 @@ impl TypedValueParser for SetParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let value = |entry: &Entry| PossibleValue::new(entry.name).help(entry.summary);
-        Some(Box::new(sets::ALL.iter().map(move |set| value(set.entry()))))
+        let value = |name, summary| PossibleValue::new(name).help(summary);
+        Some(match self {
+            NameParser::Coarseners => {
+                Box::new(coarsen::ALL.iter().map(move |entry| value(entry.name, entry.summary)))
+            }
+            NameParser::Sets => Box::new(
+                sets::ALL.iter().map(move |set| value(set.entry().name, set.entry().summary)),
+            ),
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::nn::Model;
 use crate::rng::Seed;
 use crate::train::directory::{EpochLine, Outcome, write_json, write_text};
 use crate::train::examples::{Examples, examples};
-use crate::train::run::{Setting, train};
+use crate::train::run::{Setting, rehearse, train};
 use crate::train::{Environment, EventWriter, Metric, checkpoint};
 use crate::{Error, MemoryLimit, Result};
 
@@ -60,16 +60,21 @@ impl Seeds {
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = match &options.resume {
         Some(directory) => open(directory)?,
-        None => create(options)?,
+        None => plan(options)?,
     };
     let splits = load(&config, limit)?;
     if let Some(label) = &splits.label {
         output.note(&format!("{}: {label}", config.data.set));
     }
     let examples = prepare(&config, &splits, limit, output)?;
+    rehearse(&config, &examples, limit)?;
     let hash = hash(&config, &splits.hash)?;
     let record = DataRecord { hash: splits.hash.clone(), label: splits.label.clone() };
-    write_json(&directory.join("data.json"), &record)?;
+    match options.resume {
+        Some(_) => record.check(&directory)?,
+        // Only now, so that a mistake in the data leaves no folder behind.
+        None => create(&directory, &config, &seeds, &record)?,
+    }
 
     // A step and a checkpoint may take longer than other work does to stop.
     progress::allow_to_finish();
@@ -94,8 +99,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     )
 }
 
-/// A new run directory for the experiment.
-fn create(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
+/// The experiment that is asked for, and where its run is to be.
+fn plan(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
     let path = options.config.as_deref().ok_or_else(|| Error::config("no experiment is given"))?;
     let mut config = Config::read(path, &options.set)?;
     if let Some(epochs) = options.epochs {
@@ -113,15 +118,19 @@ fn create(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
             directory.display()
         )));
     }
-    std::fs::create_dir_all(&directory).map_err(|e| Error::io("cannot make", &directory, e))?;
-    let seeds = Seeds { first: options.seed, count: options.seeds };
-    write_json(&directory.join("seeds.json"), &seeds)?;
+    Ok((directory, config, Seeds { first: options.seed, count: options.seeds }))
+}
+
+/// Makes the folder of a run.
+fn create(directory: &Path, config: &Config, seeds: &Seeds, data: &DataRecord) -> Result<()> {
+    std::fs::create_dir_all(directory).map_err(|e| Error::io("cannot make", directory, e))?;
+    write_json(&directory.join("seeds.json"), seeds)?;
+    write_json(&directory.join("data.json"), data)?;
     let arguments: Vec<String> = std::env::args().collect();
     let environment = Environment::collect(rayon::current_num_threads(), &arguments, now() as u64);
     write_json(&directory.join("environment.json"), &environment)?;
     // What makes the folder a run comes last.
-    write_text(&directory.join("config.toml"), &config.to_toml()?)?;
-    Ok((directory, config, seeds))
+    write_text(&directory.join("config.toml"), &config.to_toml()?)
 }
 
 /// The experiment of an existing run directory.
@@ -195,6 +204,17 @@ pub(super) struct DataRecord {
 impl DataRecord {
     pub(super) fn read(directory: &Path) -> Result<DataRecord> {
         read_json(&directory.join("data.json"))
+    }
+
+    /// Refuses data that a run was not begun with.
+    fn check(&self, directory: &Path) -> Result<()> {
+        if DataRecord::read(directory)?.hash == self.hash {
+            return Ok(());
+        }
+        Err(Error::data(format!(
+            "the data has changed since {} was begun; restore it, or begin a new run",
+            directory.display()
+        )))
     }
 }
 

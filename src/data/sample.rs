@@ -44,6 +44,19 @@ pub struct Matrix {
     pub values: Values,
 }
 
+impl Matrix {
+    /// The rows of `other` behind those here, so many rows, as real numbers.
+    pub(crate) fn beside(&self, other: &Matrix, rows: usize) -> Matrix {
+        let (left, right) = (self.values.to_floats(), other.values.to_floats());
+        let row = |row: usize| {
+            let left = &left[row * self.width..][..self.width];
+            left.iter().chain(&right[row * other.width..][..other.width])
+        };
+        let values = (0..rows).flat_map(row).copied().collect();
+        Matrix { width: self.width + other.width, values: Values::Float(values) }
+    }
+}
+
 /// Whole or real numbers, as the input has them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {

@@ -89,17 +89,10 @@ fn node_features(sample: &Sample, input: &NodeInput) -> Option<Matrix> {
     else {
         return sample.node_feat.clone();
     };
-    let [first, second] = [features.width, positions.width];
-    if first + second != width || second == 0 {
-        return Some(features.clone());
+    match features.width + positions.width == width {
+        true => Some(features.beside(positions, sample.graph.num_nodes())),
+        false => Some(features.clone()),
     }
-    let (features, positions) = (features.values.to_floats(), positions.values.to_floats());
-    let mut values = Vec::with_capacity(features.len() + positions.len());
-    for node in 0..sample.graph.num_nodes() {
-        values.extend_from_slice(&features[node * first..][..first]);
-        values.extend_from_slice(&positions[node * second..][..second]);
-    }
-    Some(Matrix { width, values: Values::Float(values) })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{Optimizer, clip_norm, swap};
 use crate::config::{Config, TrainConfig};
 use crate::data::Values;
 use crate::monitor::{Monitor, check};
-use crate::nn::{Batch, Model, Parameters, Pass, values};
+use crate::nn::{Batch, Model, Pass, values};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
 
@@ -77,8 +77,7 @@ pub fn train(
             if !loss.is_finite() || !norm.is_finite() {
                 return Err(diverged(loss, norm, &position, &order, settings));
             }
-            let statistics = pass.statistics();
-            statistics.store(&mut model.parameters);
+            pass.statistics().store(&mut model.parameters);
             let rate = rate(position.epoch, position.step);
             optimizer.step(rate, model.parameters.trained_mut(), &gradients)?;
 
@@ -97,7 +96,7 @@ pub fn train(
             stopped
         })?;
 
-        let val = evaluate(config, &model, &model.parameters, &examples.val, setting)?;
+        let val = evaluate(config, &model, &examples.val, setting)?;
         let better = position.best.as_ref().is_none_or(|best| {
             let best = f64::from_bits(best.value_bits);
             if settings.metric.larger_is_better() { val.metric > best } else { val.metric < best }
@@ -133,7 +132,7 @@ pub fn train(
         return Err(Error::config("no epoch was trained; raise `train.epochs`"));
     };
     checkpoint::load(&directory.best(), &run, &mut model.parameters, None)?;
-    let test = evaluate(config, &model, &model.parameters, &examples.test, setting)?;
+    let test = evaluate(config, &model, &examples.test, setting)?;
     let outcome = Outcome {
         seed: seed.0,
         best_epoch: best.epoch,
@@ -144,6 +143,22 @@ pub fn train(
     };
     directory.finish(&outcome)?;
     Ok(outcome)
+}
+
+/// Takes one graph of each part through model and loss: what does not fit shows at once, not after an epoch.
+pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Result<()> {
+    let model = Model::new(&config.model, Seed(0))?;
+    let parts = [("train", &examples.train), ("val", &examples.val), ("test", &examples.test)];
+    for (name, part) in parts {
+        let batch = part
+            .first()
+            .ok_or_else(|| Error::data(format!("the set has no graphs in its part `{name}`")))?;
+        let pass = Pass::eval(&model.parameters).limited(limit);
+        let prediction = model.backbone.forward(&pass, batch)?;
+        let targets = targets(&config.train, batch, || values(prediction.clone()))?;
+        config.train.loss.of(prediction, &targets)?;
+    }
+    Ok(())
 }
 
 /// What a checkpoint is of: everything that determines the run.
@@ -216,11 +231,10 @@ pub struct Evaluation {
     pub metric: f64,
 }
 
-/// Evaluates parameters of a model on examples.
+/// Evaluates a model on examples.
 pub fn evaluate(
     config: &Config,
     model: &Model,
-    parameters: &Parameters,
     examples: &[Batch],
     setting: &Setting,
 ) -> Result<Evaluation> {
@@ -230,7 +244,7 @@ pub fn evaluate(
     let (mut sum, mut count) = (0.0, 0.0);
     ahead(examples, numbers.chunks(settings.batch_size), |batch| {
         check(setting.monitor)?;
-        let pass = Pass::eval(parameters).limited(setting.limit);
+        let pass = Pass::eval(&model.parameters).limited(setting.limit);
         let prediction = model.backbone.forward(&pass, &batch)?;
         let numbers = values(prediction.clone());
         let targets = targets(settings, &batch, || numbers.clone())?;

@@ -86,14 +86,15 @@ fn features(
             Values::Int(one_hot(given.values, width, of)?)
         }
         Columns::Reals(_) => {
-            let values = match positions {
-                _ if given.width == width => given.values.to_floats(),
+            let matrix = match positions {
+                _ if given.width == width => {
+                    Matrix { width, values: Values::Float(given.values.to_floats()) }
+                }
                 Some(positions) if given.width + positions.width == width => {
-                    side_by_side(&given, positions, rows)
+                    given.beside(positions, rows)
                 }
                 _ => return Err(wrong_width()),
             };
-            let matrix = Matrix { width, values: Values::Float(values) };
             check_finite(Some(&matrix), of, "feature")?;
             return Ok(Some(matrix));
         }
@@ -107,16 +108,6 @@ fn empty(columns: Columns) -> Values {
         Columns::Reals(_) => Values::Float(Vec::new()),
         _ => Values::Int(Vec::new()),
     }
-}
-
-/// Rows of the second matrix behind those of the first.
-fn side_by_side(first: &Matrix, second: &Matrix, rows: usize) -> Vec<f32> {
-    let (left, right) = (first.values.to_floats(), second.values.to_floats());
-    let row = |row: usize| {
-        let left = &left[row * first.width..][..first.width];
-        left.iter().chain(&right[row * second.width..][..second.width])
-    };
-    (0..rows).flat_map(row).copied().collect()
 }
 
 /// Whole numbers, each below the count of its column.

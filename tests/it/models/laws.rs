@@ -1,0 +1,186 @@
+//! What holds for every model: order, batches, tiny graphs, repetition, tracing, files.
+
+use super::{assert_close, configs, example, example_of, predict, shuffled};
+use hdse::data::Values;
+use hdse::nn::config::Encoding;
+use hdse::nn::{Batch, Mode, Model, Pass, cpu, values};
+use hdse::rng::Seed;
+
+#[test]
+fn the_order_of_nodes_and_arcs_changes_nothing() {
+    for config in configs() {
+        let model = Model::new(&config, Seed(1)).unwrap();
+        let batch = example_of(&config, 13, 30, 5);
+        let (other, order) = shuffled(&batch, 7);
+        let mut expected = predict(&model, &batch);
+        if expected.len() > config.outputs {
+            let row = |&node: &usize| expected[node * 2..][..2].to_vec();
+            expected = order.iter().flat_map(row).collect();
+        }
+        assert_close(&predict(&model, &other), &expected, 1e-5, &format!("{config:?}"));
+    }
+}
+
+#[test]
+fn splitting_a_batch_changes_no_prediction() {
+    for config in configs() {
+        let graphs = [(9, 20), (1, 0), (14, 9), (3, 0)];
+        let graphs = graphs.map(|(nodes, arcs)| example_of(&config, nodes, arcs, 0));
+        let model = Model::new(&config, Seed(2)).unwrap();
+        let together = Batch::merge(&graphs.iter().collect::<Vec<_>>()).unwrap();
+        let alone: Vec<f32> = graphs.iter().flat_map(|graph| predict(&model, graph)).collect();
+        assert_close(&predict(&model, &together), &alone, 1e-5, &format!("{config:?}"));
+    }
+}
+
+#[test]
+fn tiny_graphs_train() {
+    for config in configs() {
+        let model = Model::new(&config, Seed(3)).unwrap();
+        for (nodes, arcs) in [(1, 0), (3, 0), (2, 4)] {
+            let batch = example_of(&config, nodes, arcs, 0);
+            for composed in [false, true] {
+                let pass = Pass::train(&model.parameters, Seed(0), 0);
+                let pass = if composed { pass.composed() } else { pass };
+                let prediction = model.backbone.forward(&pass, &batch).unwrap();
+                let gradients = pass.gradients(&prediction.sum());
+                assert!(gradients.iter().all(|g| g.is_finite()), "{config:?}");
+                let mut parameters = model.parameters.clone();
+                pass.statistics().store(&mut parameters);
+                let finite = |entry: &hdse::nn::Entry| {
+                    parameters.get(&entry.name).unwrap().iter().all(|x| x.is_finite())
+                };
+                assert!(parameters.entries().iter().all(finite), "{config:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pass_repeats_itself_and_the_composed_form_agrees() {
+    for mut config in configs() {
+        config.dropout = 0.3;
+        config.attention_dropout = 0.4;
+        let model = Model::new(&config, Seed(4)).unwrap();
+        let graphs = [(9, 20), (1, 0), (6, 9)];
+        let graphs = graphs.map(|(nodes, arcs)| example_of(&config, nodes, arcs, 0));
+        let batch = Batch::merge(&graphs.iter().collect::<Vec<_>>()).unwrap();
+        let run = |step: u64, composed: bool| {
+            let pass = Pass::train(&model.parameters, Seed(0), step);
+            let pass = if composed { pass.composed() } else { pass };
+            let prediction = model.backbone.forward(&pass, &batch).unwrap();
+            let gradients = pass.gradients(&prediction.clone().square().sum());
+            (values(prediction), gradients)
+        };
+        let (first, gradients) = run(0, false);
+        assert_eq!(run(0, false), (first.clone(), gradients.clone()), "{config:?}");
+        assert_ne!(run(1, false).0, first, "dropout follows the step: {config:?}");
+        let (composed, composed_gradients) = run(0, true);
+        assert_close(&composed, &first, 1e-5, &format!("{config:?}"));
+        let largest = gradients.iter().fold(0.0, |largest: f32, g| largest.max(g.abs()));
+        for entry in model.parameters.entries().iter().filter(|entry| entry.trained) {
+            let (found, expected) =
+                (&composed_gradients[entry.range.clone()], &gradients[entry.range.clone()]);
+            let own = expected.iter().fold(0.0, |own: f32, g| own.max(g.abs()));
+            for (a, b) in found.iter().zip(expected) {
+                // Through BatchNorms of few rows, rounding grows.
+                let limit = 1e-4 * own + 1e-6 * largest;
+                assert!((a - b).abs() <= limit, "{}: {a}, not {b}: {config:?}", entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_weights_can_be_captured() {
+    let config = &configs()[0];
+    let model = Model::new(config, Seed(0)).unwrap();
+    let batch = Batch::merge(&[&example(5, 9, 0), &example(1, 0, 1)]).unwrap();
+    let pass = Pass::eval(&model.parameters).traced();
+    let traced = values(model.backbone.forward(&pass, &batch).unwrap());
+    assert_eq!(traced, predict(&model, &batch));
+    let trace = pass.trace();
+    let weights = &trace["layers.1.attention"];
+    assert_eq!(weights.shape, [26, 4]);
+    for head in 0..4 {
+        for row in 0..5 {
+            let sum: f32 = (0..5).map(|j| weights.values[(row * 5 + j) * 4 + head]).sum();
+            assert!((sum - 1.0).abs() < 1e-6, "head {head}, row {row}: {sum}");
+        }
+        assert_eq!(weights.values[25 * 4 + head], 1.0, "a single node attends to itself");
+    }
+    assert_eq!(trace["layers.0.bias"].shape, [26, 4]);
+}
+
+#[test]
+fn a_bias_of_zero_is_the_plain_backbone() {
+    for mut config in configs() {
+        let mut biased = Model::new(&config, Seed(5)).unwrap();
+        config.bias = hdse::nn::config::BiasKind::None;
+        let plain = Model::new(&config, Seed(5)).unwrap();
+        for entry in biased.parameters.clone().entries() {
+            match plain.parameters.get(&entry.name) {
+                Some(values) => {
+                    let same = biased.parameters.get(&entry.name).unwrap();
+                    assert_eq!(same, values, "{}: starts alike", entry.name);
+                }
+                None => {
+                    assert!(entry.name.contains("hdse"), "{}", entry.name);
+                    biased.parameters.set(&entry.name, &vec![0.0; entry.range.len()]).unwrap();
+                }
+            }
+        }
+        let batch = example_of(&config, 11, 25, 6);
+        assert_close(&predict(&biased, &batch), &predict(&plain, &batch), 1e-5, "bias 0");
+    }
+}
+
+#[test]
+fn parameters_survive_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let config = &configs()[1];
+    let saved = Model::new(config, Seed(0)).unwrap();
+    saved.save(&path, false).unwrap();
+    let opened = Model::open(&path).unwrap();
+    assert_eq!((&opened.config, &opened.parameters), (&saved.config, &saved.parameters));
+    let mut loaded = Model::new(config, Seed(1)).unwrap();
+    assert_ne!(loaded.parameters, saved.parameters);
+    loaded.parameters.load(&path, "").unwrap();
+    assert_eq!(loaded.parameters, saved.parameters);
+    let batch = example_of(config, 7, 12, 0);
+    assert_eq!(predict(&loaded, &batch), predict(&saved, &batch));
+}
+
+#[test]
+fn signs_of_eigenvectors_are_drawn_in_training_only() {
+    for mut config in configs() {
+        let Encoding::LapPe { random_signs, .. } = &mut config.encoding else { continue };
+        assert!(*random_signs, "the default");
+        for random in [true, false] {
+            if let Encoding::LapPe { random_signs, .. } = &mut config.encoding {
+                *random_signs = random;
+            }
+            let model = Model::new(&config, Seed(7)).unwrap();
+            let batch = example_of(&config, 8, 12, 1);
+            let run = |mode| {
+                let pass = Pass::new(&model.parameters, mode, &cpu());
+                values(model.backbone.forward(&pass, &batch).unwrap())
+            };
+            let steps: Vec<Vec<f32>> =
+                (0..6).map(|step| run(Mode::Train { seed: Seed(0), step })).collect();
+            assert_eq!(steps.iter().any(|step| *step != steps[0]), random, "{config:?}");
+            assert_eq!(run(Mode::Eval), run(Mode::Eval));
+        }
+    }
+}
+
+#[test]
+fn mixed_numbers_become_real() {
+    let of = |targets: Values| Batch { targets: Some(targets), ..example(2, 2, 0) };
+    let (whole, real) = (of(Values::Int(vec![2])), of(Values::Float(vec![0.5])));
+    let merged = Batch::merge(&[&whole, &real]).unwrap();
+    assert_eq!(merged.targets, Some(Values::Float(vec![2.0, 0.5])));
+    let merged = Batch::merge(&[&whole, &whole]).unwrap();
+    assert_eq!(merged.targets, Some(Values::Int(vec![2, 2])));
+}

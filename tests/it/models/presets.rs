@@ -1,0 +1,113 @@
+//! The models of configs/: their sizes, and that the lists are complete.
+
+use std::path::{Path, PathBuf};
+
+use super::configs;
+use hdse::config::Config;
+use hdse::nn::{ALL, Model, ModelConfig};
+use hdse::rng::Seed;
+
+/// The models of configs/: released count, and which of its parameters are never used.
+const RELEASED: &[(&str, usize, &[(&str, usize)])] = &[
+    ("gps-zinc", 439_989, &[("LayerNorm of the bias", 128), ("key maps of the bias", 2_600)]),
+    ("gps-mnist", 125_201, &[("LayerNorm of the bias", 104), ("key maps of the bias", 636)]),
+    ("gps-cifar10", 122_549, &[("LayerNorm of the bias", 104), ("key maps of the bias", 636)]),
+    ("gps-pattern", 352_695, &[("LayerNorm of the bias", 128), ("key maps of the bias", 1_560)]),
+    ("gps-cluster", 523_718, &[("LayerNorm of the bias", 96), ("key maps of the bias", 6_272)]),
+    ("gps-peptides-func", 505_434, &[("LayerNorm of the bias", 32)]),
+    ("gps-peptides-struct", 505_963, &[("LayerNorm of the bias", 32)]),
+    ("gt-zinc", 388_593, &[("structure extractor, edge embedding, LayerNorm", 175_744)]),
+    ("gt-mnist", 386_586, &[("structure extractor, LayerNorm", 175_648)]),
+    ("gt-cifar10", 386_714, &[("structure extractor, LayerNorm", 175_648)]),
+    ("gt-pattern", 386_098, &[("structure extractor, LayerNorm", 175_616)]),
+    ("gt-cluster", 577_574, &[("structure extractor, LayerNorm", 265_056)]),
+];
+
+/// What the models of the paper's tables have here: a true network in the bias, distances to 30.
+const OURS: &[(&str, usize)] = &[
+    ("gps-zinc", 438_541),
+    ("gps-mnist", 124_714),
+    ("gps-cifar10", 122_046),
+    ("gps-pattern", 350_985),
+    ("gps-cluster", 515_958),
+    ("gps-peptides-func", 505_402),
+    ("gps-peptides-struct", 506_251),
+    ("gt-community-small", 39_762),
+    ("gt-zinc", 222_385),
+    ("gt-mnist", 220_602),
+    ("gt-cifar10", 220_730),
+    ("gt-pattern", 220_018),
+    ("gt-cluster", 318_134),
+];
+
+/// The model of a file in configs/.
+pub fn preset(name: &str) -> ModelConfig {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+    let text = std::fs::read_to_string(path.with_extension("toml")).unwrap();
+    assert!(text.lines().count() <= 30, "{name} is longer than a page");
+    Config::parse(&text, name, &[]).unwrap_or_else(|e| panic!("{e:#}")).model
+}
+
+#[test]
+fn presets_have_the_published_numbers_of_parameters() {
+    let count = |name: &str| Model::new(&preset(name), Seed(0)).unwrap().parameters.count();
+    for (name, released, dead) in RELEASED {
+        let live = count(&format!("reference/{name}"));
+        let dead: usize = dead.iter().map(|(_, count)| count).sum();
+        assert_eq!(live + dead, *released, "{name}: {live} live");
+    }
+    for (name, ours) in OURS {
+        assert_eq!(count(name), *ours, "{name}");
+    }
+}
+
+#[test]
+fn every_preset_is_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let names = |folder: PathBuf| -> Vec<String> {
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|e| e == "toml"));
+        let mut names: Vec<String> =
+            files.map(|path| path.file_stem().unwrap().to_string_lossy().into()).collect();
+        names.sort();
+        names
+    };
+    let listed = |all: Vec<&str>| -> Vec<String> {
+        let mut all: Vec<String> = all.into_iter().map(String::from).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names(folder.join("reference")), listed(RELEASED.iter().map(|r| r.0).collect()));
+    assert_eq!(names(folder), listed(OURS.iter().map(|r| r.0).collect()));
+}
+
+#[test]
+fn backbones_are_listed_once() {
+    let mut names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), ALL.len());
+    let tested = configs();
+    for name in names {
+        assert!(tested.iter().any(|config| config.backbone == name), "no test of {name}");
+    }
+}
+
+#[test]
+fn burn_stays_in_nn_and_train() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "nn" && name != "train" {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(!text.contains("burn"), "{}", path.display());
+            }
+        }
+    }
+}
