@@ -172,6 +172,20 @@ pub(crate) fn did_you_mean<'a>(
         .map_or_else(String::new, |(_, c)| format!("; did you mean `{c}`?"))
 }
 
+/// Refuses a name that is not among `candidates`, with the nearest one, and says where all are.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+    all: &str,
+) -> Error {
+    let hint = match did_you_mean(name, candidates) {
+        hint if hint.is_empty() => ";".into(),
+        hint => hint,
+    };
+    Error::config(format!("unknown {what} `{name}`{hint} {all}"))
+}
+
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

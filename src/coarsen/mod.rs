@@ -32,10 +32,10 @@ pub use louvain::Louvain;
 pub use newman::{Newman, Ties};
 pub use random::Random;
 
-use crate::error::did_you_mean;
+use crate::error::unknown;
 use crate::monitor::Monitor;
 use crate::rng::{Seed, Stream};
-use crate::{Error, Graph, Partition, Result};
+use crate::{Graph, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
 pub const ALL: &[Entry] =
@@ -113,13 +113,7 @@ pub fn entry(spec: &str) -> Option<&'static Entry> {
 pub fn parse(spec: &str) -> Result<Box<dyn Coarsener>> {
     let (name, arguments) = spec.split_once(':').unwrap_or((spec, ""));
     let entry = entry(spec).ok_or_else(|| {
-        Error::config(format!(
-            "unknown coarsener `{name}`{} `hdse list coarseners` shows all",
-            match did_you_mean(name, ALL.iter().map(|e| e.name)) {
-                hint if hint.is_empty() => ";".into(),
-                hint => hint,
-            }
-        ))
+        unknown("coarsener", name, ALL.iter().map(|e| e.name), "`hdse list coarseners` shows all")
     })?;
     let mut arguments = Arguments::parse(entry, arguments)?;
     let coarsener = (entry.make)(&mut arguments)?;

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
-use crate::error::{Context as _, did_you_mean};
+use crate::error::{Context as _, unknown};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
 
@@ -251,13 +251,8 @@ impl Splits {
 /// If there is none; the nearest name is suggested.
 pub fn by_name(name: &str) -> Result<&'static dyn Dataset> {
     ALL.iter().copied().find(|set| set.entry().name == name).ok_or_else(|| {
-        Error::config(format!(
-            "unknown data set `{name}`{} `hdse data list` shows all",
-            match did_you_mean(name, ALL.iter().map(|set| set.entry().name)) {
-                hint if hint.is_empty() => ";".into(),
-                hint => hint,
-            }
-        ))
+        let names = ALL.iter().map(|set| set.entry().name);
+        unknown("data set", name, names, "`hdse data list` shows all")
     })
 }
 
