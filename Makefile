@@ -21,6 +21,7 @@ lint:
 	$(CARGO) run --quiet -- list formats --markdown | diff - docs/formats-table.md
 	$(CARGO) run --quiet -- list backbones --markdown | diff - docs/backbones-table.md
 	$(CARGO) run --quiet -- data list --markdown | diff - docs/sets-table.md
+	$(CARGO) run --quiet -- config explain --markdown | diff - docs/config-table.md
 	! $(CARGO) tree --edges features | grep 'burn.* feature "rayon"'
 
 fmt:
@@ -44,4 +45,5 @@ docs:
 	$(CARGO) run --quiet -- list formats --markdown > docs/formats-table.md
 	$(CARGO) run --quiet -- list backbones --markdown > docs/backbones-table.md
 	$(CARGO) run --quiet -- data list --markdown > docs/sets-table.md
+	$(CARGO) run --quiet -- config explain --markdown > docs/config-table.md
 	$(CARGO) doc --no-deps

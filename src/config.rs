@@ -21,6 +21,10 @@
 //!
 //! An unknown key is refused with the nearest name, and every message says in which file and line.
 
+mod keys;
+
+pub use keys::{KEYS, Key};
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};

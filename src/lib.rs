@@ -12,6 +12,7 @@
 //! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
 #![cfg_attr(feature = "train", doc = "| [`config`] | one experiment |")]
+#![cfg_attr(feature = "train", doc = "| [`experiments`] | those of the paper, with its numbers |")]
 //! | [`data`] | samples, file formats, data sets, encoded sets on disk |
 #![cfg_attr(feature = "train", doc = "| [`nn`] | graph transformers and their parts |")]
 #![cfg_attr(feature = "train", doc = "| [`train`] | losses, metrics, optimisers, learning rates |")]
@@ -35,6 +36,8 @@ pub mod rng;
 pub mod cli;
 #[cfg(feature = "train")]
 pub mod config;
+#[cfg(feature = "train")]
+pub mod experiments;
 #[cfg(feature = "train")]
 pub mod nn;
 #[cfg(feature = "train")]

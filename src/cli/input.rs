@@ -90,6 +90,8 @@ pub(super) fn set_format(path: &Path) -> Result<&'static Format> {
 #[derive(Clone)]
 pub(super) enum NameParser {
     Coarseners,
+    #[cfg(feature = "train")]
+    Experiments,
     Sets,
 }
 
@@ -111,6 +113,10 @@ impl TypedValueParser for NameParser {
             NameParser::Coarseners => {
                 Box::new(coarsen::ALL.iter().map(move |entry| value(entry.name, entry.summary)))
             }
+            #[cfg(feature = "train")]
+            NameParser::Experiments => Box::new(
+                crate::experiments::ALL.iter().map(move |found| value(found.name, found.summary)),
+            ),
             NameParser::Sets => Box::new(
                 sets::ALL.iter().map(move |set| value(set.entry().name, set.entry().summary)),
             ),

@@ -24,6 +24,8 @@ enum What {
     #[cfg(feature = "train")]
     Backbones,
     Coarseners,
+    #[cfg(feature = "train")]
+    Experiments,
     Formats,
     Sets,
 }
@@ -33,6 +35,8 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
         #[cfg(feature = "train")]
         What::Backbones => backbones(),
         What::Coarseners => coarseners(),
+        #[cfg(feature = "train")]
+        What::Experiments => experiments(),
         What::Formats => formats(),
         What::Sets => sets(),
     };
@@ -41,8 +45,8 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
 
 /// What there is to choose from, with a name in the first column.
 pub(super) struct Table {
-    head: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
 }
 
 #[cfg(feature = "train")]
@@ -73,6 +77,24 @@ fn coarseners() -> Table {
     Table {
         head: vec!["name", "what it does", "parameters", "time", "source"],
         rows: ALL.iter().map(row).collect(),
+    }
+}
+
+#[cfg(feature = "train")]
+fn experiments() -> Table {
+    let row = |experiment: &crate::experiments::Experiment| {
+        let rows: Vec<&str> = experiment.rows.iter().map(|row| row.id).collect();
+        vec![
+            experiment.name.to_string(),
+            experiment.summary.to_string(),
+            experiment.cost.to_string(),
+            rows.join(" "),
+            format!("configs/{}.toml", experiment.config),
+        ]
+    };
+    Table {
+        head: vec!["name", "what it is", "time", "rows", "configuration"],
+        rows: crate::experiments::ALL.iter().map(row).collect(),
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod coarsen;
 mod completions;
+#[cfg(feature = "train")]
+mod config;
 mod data;
 mod doctor;
 mod encode;
@@ -92,6 +94,9 @@ enum Verb {
     /// Write a trained model as safetensors, with its configuration and a card
     #[cfg(feature = "train")]
     Export(export::Options),
+    /// Experiments: what their keys mean, what is filled in, how two of them differ
+    #[cfg(feature = "train")]
+    Config(config::Options),
     /// Run an experiment of the paper and print its numbers beside ours
     #[cfg(feature = "train")]
     Reproduce(reproduce::Options),
@@ -161,6 +166,8 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Predict(options) => predict::run(&options, limit, output),
         #[cfg(feature = "train")]
         Verb::Export(options) => export::run(&options, output),
+        #[cfg(feature = "train")]
+        Verb::Config(options) => config::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Reproduce(options) => reproduce::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),

@@ -69,10 +69,14 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Shows a line above the bar.
+    /// Shows a line above the bar, or on standard error where there is none.
     #[cfg(feature = "train")]
-    pub(super) fn message(&self, text: &str) {
-        self.bar.println(text);
+    pub(super) fn line(&self, text: &str, output: &Output) {
+        match output.quiet || output.json {
+            true => {}
+            false if std::io::stderr().is_terminal() => self.bar.println(text),
+            false => eprintln!("{text}"),
+        }
     }
 }
 

@@ -1,148 +1,330 @@
 //! `hdse reproduce`: an experiment of the paper, its numbers beside ours.
+//!
+//! Every row is a run in a folder of its own. Seeds run side by side, one thread each, and a row that is there is
+//! not computed again: the same command goes on after any stop, and writes the same page from finished runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::output::{Output, object};
-use super::progress::Progress;
-use super::train::{hash, load, moments, prepare};
+use super::input::NameParser;
+use super::output::{Output, count, object, thousands};
+use super::progress::{self, Progress};
+use super::train::{DataRecord, Run, Seeds, create, hash, load, moments, open, prepare};
 use crate::config::Config;
-use crate::train::run::{Setting, train};
-use crate::{MemoryLimit, Result};
+use crate::data::AtomicFile;
+use crate::experiments::{self, Experiment, Row};
+use crate::train::directory::{Outcome, write_json, write_text};
+use crate::train::run::rehearse;
+use crate::{Error, MemoryLimit, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Which experiment
-    #[arg(value_enum)]
-    experiment: Experiment,
+    /// Which experiment (`hdse list experiments`)
+    #[arg(value_parser = NameParser::Experiments)]
+    experiment: String,
+    /// Only these rows, such as off,hdse
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    rows: Vec<String>,
+    /// Fewer or more epochs than the paper, warm-up in proportion
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
     /// How many seeds for every row
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
-    seeds: u64,
-    /// Keep the runs in this folder; they are thrown away otherwise
+    seeds: Option<u64>,
+    /// The folder of the runs; runs/EXPERIMENT by default. What is done there is not done again
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Write the table as a page of Markdown, too
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Experiment {
-    /// Communities of nodes in small graphs, by GT (a minute or two)
-    CommunitySmall,
+/// A row with what came of it.
+struct Done<'a> {
+    row: &'a Row,
+    hash: String,
+    outcomes: Vec<Outcome>,
 }
-
-/// A row of the table: what it is called, what it changes, and what the paper has.
-struct Row {
-    name: &'static str,
-    changes: &'static [&'static str],
-    paper: Option<f64>,
-}
-
-const ROWS: &[Row] = &[
-    Row { name: "GT", changes: &["model.bias=none"], paper: Some(64.7) },
-    Row { name: "GT + SPD", changes: &["model.levels=0"], paper: Some(81.5) },
-    Row {
-        name: "GT + random partition",
-        changes: &["hierarchy.coarsener=random:like=louvain"],
-        paper: None,
-    },
-    Row { name: "GT + HDSE", changes: &[], paper: Some(88.6) },
-];
-
-const CONFIG: &str = include_str!("../../configs/gt-community-small.toml");
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
-    let Experiment::CommunitySmall = options.experiment;
-    let scratch;
-    let folder = match &options.output {
-        Some(folder) => folder.clone(),
-        None => {
-            scratch = Scratch::new()?;
-            scratch.0.clone()
+    let experiment = experiments::by_name(&options.experiment)?;
+    let rows = experiment.choose(&options.rows)?;
+    let seeds = options.seeds.unwrap_or(experiment.seeds);
+    let folder = options.output.clone().unwrap_or_else(|| {
+        let epochs = options.epochs.map_or(String::new(), |epochs| format!("-{epochs}-epochs"));
+        Path::new("runs").join(format!("{}{epochs}", experiment.name))
+    });
+    if let Some(page) = &options.page {
+        // Not after hours.
+        drop(AtomicFile::create(page, true)?);
+    }
+
+    let mut runs = Vec::new();
+    let mut record = None;
+    for row in &rows {
+        let mut config = row.config(experiment)?;
+        if let Some(epochs) = options.epochs {
+            config = config.shortened(epochs);
         }
-    };
-    let quiet = Progress::new(0, "preparing", output);
-    let mut jobs = Vec::new();
-    for (number, row) in ROWS.iter().enumerate() {
-        let changes: Vec<String> = row.changes.iter().map(|change| change.to_string()).collect();
-        let config = Config::parse(CONFIG, "gt-community-small", &changes)?;
         let splits = load(&config, limit)?;
         let examples = prepare(&config, &splits, limit, output)?;
-        let hash = hash(&config, &splits.hash)?;
-        jobs.push((number, config, examples, hash));
+        rehearse(&config, &examples, limit)?;
+        let data = DataRecord { hash: splits.hash, label: splits.label };
+        let directory = folder.join(row.id);
+        settle(&directory, &config, seeds, &data)?;
+        let hash = hash(&config, &data.hash)?;
+        runs.push(Run { directory, config, examples, hash });
+        record = Some(data);
     }
-    drop(quiet);
-    let steps: u64 = jobs
-        .iter()
-        .map(|(_, config, examples, _)| {
-            config.train.epochs * examples.train.len().div_ceil(config.train.batch_size) as u64
-        })
-        .sum();
-    let progress = Progress::new(steps * options.seeds, "steps", output);
-    // One seed on one thread each, so that all cores are used and every run is the same bytes.
-    let runs: Vec<(usize, u64)> =
-        (0..jobs.len()).flat_map(|job| (0..options.seeds).map(move |seed| (job, seed))).collect();
-    let results: Vec<f64> = runs
-        .into_par_iter()
-        .map(|(job, seed)| {
-            let (number, config, examples, hash) = &jobs[job];
-            let directory = folder.join(format!("row-{number}"));
-            let mut setting = Setting {
-                directory: &directory,
-                hash,
-                limit,
-                monitor: &progress,
-                report: &mut |_| {},
-            };
-            Ok(100.0 * train(config, examples, seed, &mut setting)?.test_metric)
-        })
-        .collect::<Result<_>>()?;
+    let (Some(record), Some(first)) = (record, runs.first()) else {
+        return Err(Error::config("no row was chosen"));
+    };
+    if let Some(label) = &record.label {
+        output.note(&format!("{}: {label}", first.config.data.set));
+    }
+
+    progress::allow_to_finish();
+    let steps: u64 = runs.iter().map(Run::steps).sum();
+    let progress = Progress::new(steps * seeds, "steps", output);
+    // Seeds of a row last: rows that differ in speed are shared out evenly.
+    let jobs: Vec<(usize, u64)> =
+        (0..seeds).flat_map(|seed| (0..runs.len()).map(move |row| (row, seed))).collect();
+    let one = |(number, seed): (usize, u64)| {
+        let run = &runs[number];
+        let name = rows[number].name;
+        let metric = run.config.train.metric.name();
+        let outcome = run.seed(seed, limit, &progress, output, &|line| {
+            if output.verbose {
+                let text = format!("epoch {}, val {metric} {:.4}", line.epoch, line.val_metric);
+                progress.line(&format!("{name}, seed {seed}: {text}"), output);
+            }
+        })?;
+        let Outcome { val_metric, test_metric, .. } = outcome;
+        let text = format!("val {metric} {val_metric:.4}, test {test_metric:.4}");
+        progress.line(&format!("{name}, seed {seed}: {text}"), output);
+        Ok(outcome)
+    };
+    let again = |error: Error| match error.is_interrupted() {
+        true => Error::interrupted_but("interrupted; the same command goes on"),
+        false => error,
+    };
+    let outcomes: Vec<Outcome> =
+        jobs.into_par_iter().with_max_len(1).map(one).collect::<Result<_>>().map_err(again)?;
     drop(progress);
-    let rows: Vec<(&Row, &[f64])> =
-        ROWS.iter().zip(results.chunks(options.seeds as usize)).collect();
+
+    let done: Vec<Done> = (rows.iter().zip(&runs).enumerate())
+        .map(|(number, (row, run))| Done {
+            row,
+            hash: run.hash.clone(),
+            outcomes: outcomes.iter().skip(number).step_by(rows.len()).cloned().collect(),
+        })
+        .collect();
+    let result = Table { experiment, done: &done, config: &first.config, record: &record, seeds };
+    if let Some(page) = &options.page {
+        write_text(page, &result.page(&command(options, experiment, seeds, page)))?;
+    }
+    let place = folder.display().to_string();
     output.result(
         || {
-            let rows = rows.iter().map(|(row, values)| {
-                let (mean, deviation) = moments(values);
-                json!({ "row": row.name, "paper": row.paper, "mean": mean, "deviation": deviation,
-                        "values": values })
+            let rows = done.iter().map(|done| {
+                let (mean, deviation) = moments(&done.tests(experiment));
+                json!({
+                    "row": done.row.id, "name": done.row.name, "run": done.hash,
+                    "mean": mean, "deviation": deviation,
+                    "published": done.row.published.map(|p| json!({ "mean": p.mean, "deviation": p.deviation })),
+                    "outcomes": done.outcomes,
+                })
             });
-            let fields = [("experiment", json!("community-small")), ("rows", rows.collect())];
+            let fields = [
+                ("experiment", json!(experiment.name)),
+                ("label", json!(record.label)),
+                ("rows", rows.collect()),
+                ("runs", json!(place)),
+            ];
             object(fields.into_iter().chain(output.resources()))
         },
-        || table(&rows, options.seeds),
+        || format!("{}\nthe runs are in {place}\n", result.text()),
     )
 }
 
-fn table(rows: &[(&Row, &[f64])], seeds: u64) -> String {
-    let mut text = String::from("accuracy in %           paper  ours\n");
-    for (row, values) in rows {
-        let (mean, deviation) = moments(values);
-        let paper = row.paper.map_or("–".to_string(), |paper| format!("{paper:.1}"));
-        let deviation = deviation.map_or(String::new(), |d| format!(" ± {d:.1}"));
-        text += &format!("{:<22} {paper:>6}  {mean:.1}{deviation}\n", row.name);
+/// Makes the folder of a row, or makes sure that it is of the same experiment.
+fn settle(directory: &Path, config: &Config, seeds: u64, data: &DataRecord) -> Result<()> {
+    if !directory.join("config.toml").exists() {
+        return create(directory, config, &Seeds { first: 0, count: seeds }, data);
     }
-    text += &format!(
-        "\ncommunity of every node, up to a swap of the two within each graph; {seeds} seeds, graphs generated here\n"
-    );
-    text
+    let (_, kept, kept_seeds) = open(directory)?;
+    if kept != *config {
+        return Err(Error::config(format!(
+            "{} holds a run with other settings; give another folder with -o",
+            directory.display()
+        )));
+    }
+    data.check(directory)?;
+    let count = kept_seeds.count.max(seeds);
+    write_json(&directory.join("seeds.json"), &Seeds { first: 0, count })
 }
 
-/// A folder that is gone when it is no longer used.
-struct Scratch(PathBuf);
+/// The line that makes a page, wherever its runs are kept.
+fn command(options: &Options, experiment: &Experiment, seeds: u64, page: &Path) -> String {
+    let mut line = format!("hdse reproduce {}", experiment.name);
+    if !options.rows.is_empty() {
+        line += &format!(" --rows {}", options.rows.join(","));
+    }
+    if let Some(epochs) = options.epochs {
+        line += &format!(" --epochs {epochs}");
+    }
+    let page = page.file_name().unwrap_or_default().to_string_lossy();
+    line + &format!(" --seeds {seeds} --page {page}")
+}
 
-impl Scratch {
-    fn new() -> Result<Scratch> {
-        let path = std::env::temp_dir().join(format!("hdse-reproduce-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|e| crate::Error::io("cannot make", &path, e))?;
-        Ok(Scratch(path))
+impl Done<'_> {
+    /// Results on the test graphs, as they are printed.
+    fn tests(&self, experiment: &Experiment) -> Vec<f64> {
+        self.outcomes.iter().map(|outcome| outcome.test_metric * experiment.scale).collect()
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+/// All that a table says.
+struct Table<'a> {
+    experiment: &'a Experiment,
+    done: &'a [Done<'a>],
+    config: &'a Config,
+    record: &'a DataRecord,
+    seeds: u64,
+}
+
+impl Table<'_> {
+    /// Lines of cells: row, paper, test, validation.
+    fn cells(&self) -> Vec<[String; 4]> {
+        let Table { experiment, .. } = self;
+        let digits = experiment.digits;
+        let line = |done: &Done| {
+            let vals: Vec<f64> =
+                done.outcomes.iter().map(|o| o.val_metric * experiment.scale).collect();
+            let published = done.row.published;
+            [
+                done.row.name.to_string(),
+                published.map_or("–".into(), |p| number(p.mean, Some(p.deviation), digits)),
+                in_short(&done.tests(experiment), digits),
+                in_short(&vals, digits),
+            ]
+        };
+        self.done.iter().map(line).collect()
     }
+
+    /// What must be known to read the numbers.
+    fn remarks(&self) -> Vec<String> {
+        let Table { experiment, config, record, seeds, .. } = self;
+        let metric = config.train.metric;
+        let better = if metric.larger_is_better() { "more" } else { "less" };
+        let percent = if experiment.scale == 100.0 { " in %" } else { "" };
+        let seeds = match seeds {
+            1 => "one seed".to_string(),
+            _ => format!("mean ± sample standard deviation of {seeds} seeds"),
+        };
+        let mut remarks = vec![format!(
+            "{}{percent}, {better} is better; test at the best epoch by validation; {seeds}.",
+            metric.name()
+        )];
+        if !experiment.remark.is_empty() {
+            remarks.push(experiment.remark.to_string());
+        }
+        if let Some(from) = config.train.shortened_from {
+            remarks.push(format!(
+                "{} instead of the recipe's {}, warm-up in proportion: not comparable with the paper's numbers.",
+                count(config.train.epochs, "epoch"),
+                thousands(from)
+            ));
+        }
+        remarks.push(match &record.label {
+            Some(label) => format!("Data: {}, {label}.", config.data.set),
+            None => format!("Data: {}, as published.", config.data.set),
+        });
+        remarks
+    }
+
+    /// For a terminal.
+    fn text(&self) -> String {
+        let cells = self.cells();
+        let head = ["", "paper", "test", "val"].map(String::from);
+        let width = |column: usize| {
+            let lines = cells.iter().chain([&head]);
+            lines.map(|cells| cells[column].chars().count()).max().unwrap_or(0)
+        };
+        let mut text = String::new();
+        for line in [&head].into_iter().chain(&cells) {
+            let [name, rest @ ..] = line;
+            text += &format!("{name:<width$}", width = width(0));
+            for (number, cell) in rest.iter().enumerate() {
+                text += &format!("  {cell:>width$}", width = width(number + 1));
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+        for remark in self.remarks() {
+            text += &format!("{remark}\n");
+        }
+        text
+    }
+
+    /// For the documentation.
+    fn page(&self, command: &str) -> String {
+        let Table { experiment, done, record, .. } = self;
+        let mut text = format!(
+            "# {}\n\n{}\n\nWritten by `{command}` from [configs/{file}.toml](../../configs/{file}.toml).\n\n",
+            experiment.name,
+            capitalised(experiment.summary),
+            file = experiment.config,
+        );
+        text += "| | paper | test | val | best epoch | parameters | changes | run |\n";
+        text += "|---|---|---|---|---|---|---|---|\n";
+        for (cells, done) in self.cells().iter().zip(*done) {
+            let epochs: Vec<String> =
+                done.outcomes.iter().map(|outcome| outcome.best_epoch.to_string()).collect();
+            let parameters = done.outcomes.first().map_or(0, |outcome| outcome.parameters as u64);
+            let changes: Vec<String> =
+                done.row.changes.iter().map(|change| format!("`{change}`")).collect();
+            text += &format!(
+                "| {} | {} | {} | {} | `{}` |\n",
+                cells.join(" | "),
+                epochs.join(", "),
+                thousands(parameters),
+                changes.join(" "),
+                &done.hash[..12]
+            );
+        }
+        text.push('\n');
+        for remark in self.remarks() {
+            text += &format!("* {remark}\n");
+        }
+        text += &format!(
+            "* Paper: Luo et al., NeurIPS 2024, {}. Seeds 0 to {}. blake3 of the data `{}`; a run is named by the hash of data \
+             and configuration.\n",
+            experiment.source,
+            self.seeds - 1,
+            &record.hash[..12]
+        );
+        text
+    }
+}
+
+/// "0.062 ± 0.003".
+fn number(mean: f64, deviation: Option<f64>, digits: usize) -> String {
+    let deviation = deviation.map_or(String::new(), |d| format!(" ± {d:.digits$}"));
+    format!("{mean:.digits$}{deviation}")
+}
+
+fn in_short(values: &[f64], digits: usize) -> String {
+    let (mean, deviation) = moments(values);
+    number(mean, deviation, digits)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }

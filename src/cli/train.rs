@@ -1,6 +1,5 @@
 //! `hdse train`: one experiment, from data to result.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -68,34 +67,39 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     }
     let examples = prepare(&config, &splits, limit, output)?;
     rehearse(&config, &examples, limit)?;
-    let hash = hash(&config, &splits.hash)?;
-    let record = DataRecord { hash: splits.hash.clone(), label: splits.label.clone() };
+    let record = DataRecord { hash: splits.hash, label: splits.label };
     match options.resume {
         Some(_) => record.check(&directory)?,
         // Only now, so that a mistake in the data leaves no folder behind.
         None => create(&directory, &config, &seeds, &record)?,
     }
+    let hash = hash(&config, &record.hash)?;
+    let run = Run { directory, config, examples, hash };
 
     // A step and a checkpoint may take longer than other work does to stop.
     progress::allow_to_finish();
     let mut outcomes = Vec::new();
     for seed in seeds.all() {
-        outcomes.push(one(&config, &examples, &hash, &directory, seed, limit, output)?);
+        let progress = Progress::new(run.steps(), "steps", output);
+        outcomes.push(run.seed(seed, limit, &progress, output, &|line| {
+            progress.line(&epoch(&run.config, seed, line), output);
+        })?);
     }
+    let Run { directory, config, .. } = run;
     let place = directory.display().to_string();
     output.result(
         || {
             let fields = [
                 ("run", json!(place)),
                 ("set", json!(config.data.set)),
-                ("label", json!(splits.label)),
+                ("label", json!(record.label)),
                 ("metric", json!(config.train.metric.name())),
                 ("outcomes", json!(outcomes)),
                 ("test", summary(&outcomes)),
             ];
             object(fields.into_iter().chain(output.resources()))
         },
-        || table(&config, &splits, &outcomes, &place),
+        || table(&config, record.label.as_deref(), &outcomes, &place),
     )
 }
 
@@ -122,7 +126,12 @@ fn plan(options: &Options) -> Result<(PathBuf, Config, Seeds)> {
 }
 
 /// Makes the folder of a run.
-fn create(directory: &Path, config: &Config, seeds: &Seeds, data: &DataRecord) -> Result<()> {
+pub(super) fn create(
+    directory: &Path,
+    config: &Config,
+    seeds: &Seeds,
+    data: &DataRecord,
+) -> Result<()> {
     std::fs::create_dir_all(directory).map_err(|e| Error::io("cannot make", directory, e))?;
     write_json(&directory.join("seeds.json"), seeds)?;
     write_json(&directory.join("data.json"), data)?;
@@ -207,7 +216,7 @@ impl DataRecord {
     }
 
     /// Refuses data that a run was not begun with.
-    fn check(&self, directory: &Path) -> Result<()> {
+    pub(super) fn check(&self, directory: &Path) -> Result<()> {
         if DataRecord::read(directory)?.hash == self.hash {
             return Ok(());
         }
@@ -232,42 +241,54 @@ pub(super) fn hash(config: &Config, data: &str) -> Result<String> {
     Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
-/// Trains one seed, with a bar on a terminal and a line for every epoch otherwise.
-fn one(
-    config: &Config,
-    examples: &Examples,
-    hash: &str,
-    directory: &Path,
-    seed: u64,
-    limit: MemoryLimit,
-    output: &Output,
-) -> Result<Outcome> {
-    let steps = examples.train.len().div_ceil(config.train.batch_size) as u64;
-    let progress = Progress::new(steps * config.train.epochs, "steps", output);
-    let lines = !output.quiet && !output.json && !std::io::stderr().is_terminal();
-    let mut curves = Curves::new(directory, seed)?;
-    let mut failed = None;
-    let mut report = |line: &EpochLine| {
-        failed = failed.take().or(curves.write(config, line).err());
-        let text = epoch(config, seed, line);
-        if lines {
-            eprintln!("{text}");
-        } else {
-            progress.message(&text);
-        }
-    };
-    let mut setting = Setting { directory, hash, limit, monitor: &progress, report: &mut report };
-    let outcome = train(config, examples, seed, &mut setting).map_err(|error| match error {
-        error if error.is_interrupted() => {
-            let run = directory.display();
-            Error::interrupted_but(format!("interrupted; go on with `hdse train --resume {run}`"))
-        }
-        error => error,
-    })?;
-    if let Some(error) = failed {
-        output.note(&format!("curves for TensorBoard are incomplete: {error:#}"));
+/// An experiment with its graphs, and where it is kept.
+pub(super) struct Run {
+    pub directory: PathBuf,
+    pub config: Config,
+    pub examples: Examples,
+    /// Stands for configuration and data.
+    pub hash: String,
+}
+
+impl Run {
+    /// Steps of a seed.
+    pub(super) fn steps(&self) -> u64 {
+        let Run { config, examples, .. } = self;
+        config.train.epochs * examples.train.len().div_ceil(config.train.batch_size) as u64
     }
-    Ok(outcome)
+
+    /// Trains one seed from where it was left; `report` hears of every epoch.
+    pub(super) fn seed(
+        &self,
+        seed: u64,
+        limit: MemoryLimit,
+        progress: &Progress,
+        output: &Output,
+        report: &dyn Fn(&EpochLine),
+    ) -> Result<Outcome> {
+        let Run { directory, config, examples, hash } = self;
+        let mut curves = Curves::new(directory, seed)?;
+        let mut failed = None;
+        let mut report = |line: &EpochLine| {
+            failed = failed.take().or(curves.write(config, line).err());
+            report(line);
+        };
+        let mut setting =
+            Setting { directory, hash, limit, monitor: progress, report: &mut report };
+        let outcome = train(config, examples, seed, &mut setting).map_err(|error| match error {
+            error if error.is_interrupted() => {
+                let run = directory.display();
+                Error::interrupted_but(format!(
+                    "interrupted; go on with `hdse train --resume {run}`"
+                ))
+            }
+            error => error,
+        })?;
+        if let Some(error) = failed {
+            output.note(&format!("curves for TensorBoard are incomplete: {error:#}"));
+        }
+        Ok(outcome)
+    }
 }
 
 /// Curves for TensorBoard, in the folder of a seed.
@@ -337,7 +358,7 @@ fn summary(outcomes: &[Outcome]) -> Value {
     json!({ "mean": mean, "deviation": deviation })
 }
 
-fn table(config: &Config, splits: &Splits, outcomes: &[Outcome], place: &str) -> String {
+fn table(config: &Config, label: Option<&str>, outcomes: &[Outcome], place: &str) -> String {
     let metric: Metric = config.train.metric;
     let mut text = String::from("seed  best epoch       val      test\n");
     for outcome in outcomes {
@@ -356,7 +377,7 @@ fn table(config: &Config, splits: &Splits, outcomes: &[Outcome], place: &str) ->
         count(outcomes.len() as u64, "seed"),
         thousands(parameters)
     );
-    if let Some(label) = &splits.label {
+    if let Some(label) = label {
         text += &format!("({label})\n");
     }
     text += &format!("the run is in {place}\n");

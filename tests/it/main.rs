@@ -17,6 +17,8 @@ mod real_data;
 #[cfg(all(feature = "parquet", feature = "train"))]
 mod real_models;
 mod relabelling;
+#[cfg(all(feature = "cli", feature = "train"))]
+mod reproduce;
 mod round_trip;
 mod sets;
 #[cfg(all(feature = "cli", feature = "parquet"))]

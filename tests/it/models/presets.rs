@@ -33,6 +33,8 @@ const OURS: &[(&str, usize)] = &[
     ("gps-peptides-func", 505_402),
     ("gps-peptides-struct", 506_251),
     ("gt-community-small", 39_762),
+    ("gt-peptides-func", 327_722),
+    ("gt-peptides-struct", 327_819),
     ("gt-zinc", 222_385),
     ("gt-mnist", 220_602),
     ("gt-cifar10", 220_730),
