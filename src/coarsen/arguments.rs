@@ -96,7 +96,7 @@ mod tests {
             ("louvain:resolution=x", "expected a number > 0"),
             ("louvain:resolution=-1", "`-1` is no value for `resolution`"),
             ("newman:ties=any", "expected canonical or random"),
-            ("random:clusters=0", "expected a whole number ≥ 1"),
+            ("random:clusters=0", "expected a whole number ≥ 1, or several"),
             ("random:like=luvain", "did you mean `louvain`?"),
             ("quicksort", "unknown coarsener `quicksort`; `hdse list coarseners` shows all"),
         ] {

@@ -20,8 +20,11 @@ mod arguments;
 pub mod label_propagation;
 pub mod leiden;
 pub mod louvain;
+#[cfg(feature = "metis")]
+pub mod metis;
 mod moving;
 pub mod newman;
+mod parts;
 pub mod random;
 mod refinement;
 
@@ -29,7 +32,10 @@ pub use arguments::{Arguments, Parameter};
 pub use label_propagation::{LabelPropagation, MaxSize};
 pub use leiden::Leiden;
 pub use louvain::Louvain;
+#[cfg(feature = "metis")]
+pub use metis::Metis;
 pub use newman::{Newman, Ties};
+pub use parts::Parts;
 pub use random::Random;
 
 use crate::error::unknown;
@@ -38,8 +44,15 @@ use crate::rng::{Seed, Stream};
 use crate::{Graph, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
-pub const ALL: &[Entry] =
-    &[newman::ENTRY, louvain::ENTRY, leiden::ENTRY, label_propagation::ENTRY, random::ENTRY];
+pub const ALL: &[Entry] = &[
+    newman::ENTRY,
+    louvain::ENTRY,
+    leiden::ENTRY,
+    label_propagation::ENTRY,
+    #[cfg(feature = "metis")]
+    metis::ENTRY,
+    random::ENTRY,
+];
 
 /// An algorithm that groups the nodes of a graph.
 pub trait Coarsener: Send + Sync {

@@ -18,6 +18,7 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
+use super::parts::{self, Parts};
 use super::{Coarsener, Context, Entry, Parameter, parse};
 use crate::error::Context as _;
 use crate::{Error, Graph, Partition, Result};
@@ -25,9 +26,7 @@ use crate::{Error, Graph, Partition, Result};
 /// Random clusters; see the [module documentation](self).
 pub enum Random {
     /// This many parts of equal size.
-    Clusters(usize),
-    /// This share of the nodes as the number of parts, at least 2 where there are 4 nodes.
-    Ratio(f64),
+    Parts(Parts),
     /// The cluster sizes that another coarsener finds.
     Like(Box<dyn Coarsener>),
 }
@@ -41,25 +40,21 @@ pub(super) const ENTRY: Entry = Entry {
     bytes: |n, _| 16.0 * n,
     version: 1,
     parameters: &[
-        Parameter { name: "clusters", default: "-", help: "number of clusters; overrides ratio" },
-        Parameter { name: "ratio", default: "0.1", help: "clusters per node, in (0, 1]" },
+        parts::CLUSTERS,
+        parts::RATIO,
         Parameter { name: "like", default: "-", help: "coarsener whose cluster sizes to keep" },
     ],
     make: |arguments| {
-        let valid = |k: &usize| *k >= 1;
-        let clusters = arguments.take_or("clusters", 0, "a whole number ≥ 1", valid)?;
-        let in_range = |r: &f64| *r > 0.0 && *r <= 1.0;
-        let ratio = arguments.take_or("ratio", 0.1, "a number in (0, 1]", in_range)?;
+        let parts = Parts::take(arguments)?;
         let plain = |name: &String| !name.contains(':');
         let name = "the name of a coarsener, which then has its default parameters";
         let like = arguments.take_or("like", String::new(), name, plain)?;
-        if !like.is_empty() && clusters > 0 {
+        if !like.is_empty() && matches!(parts, Parts::Clusters(_)) {
             return Err(Error::config("random takes `clusters` or `like`, not both"));
         }
         Ok(Box::new(match like.as_str() {
             name if !name.is_empty() => Random::Like(parse(name).context(|| "random:like".into())?),
-            _ if clusters > 0 => Random::Clusters(clusters),
-            _ => Random::Ratio(ratio),
+            _ => Random::Parts(parts),
         }))
     },
 };
@@ -67,12 +62,10 @@ pub(super) const ENTRY: Entry = Entry {
 impl Coarsener for Random {
     fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
         let n = graph.num_nodes();
-        let equal = |k: usize| (0..n).map(|i| (i % k.clamp(1, n)) as u32).collect();
         let mut labels: Vec<u32> = match self {
-            Random::Clusters(k) => equal(*k),
-            Random::Ratio(ratio) => {
-                let least = if n >= 4 { 2 } else { 1 };
-                equal(((n as f64 * ratio).ceil() as usize).max(least))
+            Random::Parts(parts) => {
+                let count = parts.count(n, context.level);
+                (0..n).map(|i| (i % count) as u32).collect()
             }
             Random::Like(other) => other.coarsen(graph, context)?.cluster_of().to_vec(),
         };
@@ -82,8 +75,7 @@ impl Coarsener for Random {
 
     fn describe(&self) -> String {
         match self {
-            Random::Clusters(k) => format!("random:clusters={k}"),
-            Random::Ratio(ratio) => format!("random:ratio={ratio}"),
+            Random::Parts(parts) => format!("random:{}", parts.describe()),
             Random::Like(other) => {
                 let other = other.describe();
                 format!("random:like={}", other.split(':').next().unwrap_or(&other))
@@ -113,7 +105,7 @@ mod tests {
     #[test]
     fn never_more_clusters_than_nodes() {
         let (graph, _) = Graph::from_pairs(3, &[]).unwrap();
-        let many = Random::Clusters(9).coarsen(&graph, &Context::default()).unwrap();
+        let many = Random::Parts(9.into()).coarsen(&graph, &Context::default()).unwrap();
         assert_eq!(many.num_clusters(), 3);
     }
 }
