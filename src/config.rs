@@ -33,7 +33,7 @@ use crate::data::sets::Task;
 use crate::error::did_you_mean;
 use crate::nn::ModelConfig;
 use crate::train::{Loss, Metric, OptimizerConfig, Schedule};
-use crate::{Error, Result, coarsen};
+use crate::{Error, Result, coarsen, nn};
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,6 +161,26 @@ impl ScheduleConfig {
         }
     }
 
+    /// Whether the rates are rates, and the warm-up ends where the run is known to.
+    fn check(&self, epochs: u64) -> Result<()> {
+        let rates = match *self {
+            Self::Linear { rate, end, .. } => [rate, end],
+            Self::Constant { rate }
+            | Self::Cosine { rate, .. }
+            | Self::InverseSquareRoot { rate, .. } => [rate, rate],
+        };
+        if let Some(rate) = rates.iter().find(|rate| !(0.0..f64::INFINITY).contains(*rate)) {
+            return Err(Error::config(format!("{rate} is no rate; take a number, 0 or more")));
+        }
+        match *self {
+            Self::Cosine { warmup, .. } if warmup > epochs => Err(Error::config(format!(
+                "a warm-up of {warmup} epochs is longer than the run of {epochs}; lower `warmup`, or \
+                 shorten the run with `--epochs`, which shortens both"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn warmup_mut(&mut self) -> Option<&mut u64> {
         match self {
             Self::Constant { .. } => None,
@@ -174,25 +194,38 @@ impl ScheduleConfig {
 impl Config {
     /// Reads a file, with changes of the form `model.dim=32` made to it.
     pub fn read(path: &Path, changes: &[String]) -> Result<Config> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
-        Config::parse(&text, &path.display().to_string(), changes)
+        let name = path.display().to_string();
+        if path.is_dir() {
+            return Err(Error::config(format!("{name} is a directory; give a TOML file")));
+        }
+        let bytes = std::fs::read(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::io("cannot read", path, "there is no such file; `configs/` has examples")
+            }
+            _ => Error::io("cannot read", path, e),
+        })?;
+        let text = str::from_utf8(&bytes).map_err(|e| {
+            let line = bytes[..e.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            Error::config(format!("{name}, line {line}: not UTF-8 text; save it as UTF-8"))
+        })?;
+        Config::parse(text, &name, changes)
     }
 
     /// The configuration in `text`, which is called `name` in messages.
     pub fn parse(text: &str, name: &str, changes: &[String]) -> Result<Config> {
         let config: Config = if changes.is_empty() {
             // From the text itself, so that messages have lines.
-            toml::from_str(text).map_err(|e| explain(&e, text, name))?
+            toml::from_str(text).map_err(|e| explain(&e, text, name, true))?
         } else {
             let mut table: toml::Table =
-                toml::from_str(text).map_err(|e| explain(&e, text, name))?;
+                toml::from_str(text).map_err(|e| explain(&e, text, name, true))?;
             for change in changes {
                 set(&mut table, change)?;
             }
             let text = toml::to_string(&table)
                 .map_err(|e| Error::config(format!("{name} with changes: {e}")))?;
             toml::from_str(&text)
-                .map_err(|e| explain(&e, &text, &format!("{name}, changed by --set")))?
+                .map_err(|e| explain(&e, &text, &format!("{name}, changed by --set"), false))?
         };
         config.check().map_err(|e| e.context(name.to_string()))?;
         Ok(config)
@@ -219,7 +252,8 @@ impl Config {
     }
 
     fn check(&self) -> Result<()> {
-        self.model.check().map_err(|e| e.context("[model]"))?;
+        let model = nn::backbone(&self.model.backbone).and_then(|_| self.model.check());
+        model.map_err(|e| e.context("[model]"))?;
         coarsen::parse(&self.hierarchy.coarsener)
             .map_err(|e| e.context("key `hierarchy.coarsener`"))?;
         self.train.optimizer.check().map_err(|e| e.context("key `train.optimizer`"))?;
@@ -227,22 +261,21 @@ impl Config {
         for (key, value) in [("epochs", train.epochs), ("batch_size", train.batch_size as u64)] {
             if !(1..=1 << 32).contains(&value) {
                 return Err(Error::config(format!(
-                    "key `train.{key}` is {value}; take at least 1"
+                    "key `train.{key}` is {value}; it must lie between 1 and {}",
+                    1u64 << 32
                 )));
             }
         }
-        let rate = train.schedule.rate(u64::MAX, 1, 0, 0);
-        if !rate.is_finite() || rate < 0.0 {
-            return Err(Error::config(
-                "key `train.schedule`: the rate must be a number, 0 or more",
-            ));
-        }
-        if train.clip_norm.is_some_and(|norm| norm.is_nan() || norm <= 0.0) {
-            return Err(Error::config("key `train.clip_norm` must be more than 0"));
+        train.schedule.check(train.epochs).map_err(|e| e.context("key `train.schedule`"))?;
+        if let Some(norm) = train.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
+            return Err(Error::config(format!(
+                "key `train.clip_norm` is {norm}; it must be more than 0, or left out"
+            )));
         }
         if train.up_to_swap && self.model.outputs != 2 {
             return Err(Error::config(
-                "key `train.up_to_swap` is for two exchangeable classes, but `model.outputs` is not 2",
+                "key `train.up_to_swap` is for two exchangeable classes, but `model.outputs` is not 2; \
+                 leave it out, or set that to 2",
             ));
         }
         Ok(())
@@ -261,39 +294,78 @@ fn set(table: &mut toml::Table, change: &str) -> Result<()> {
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| toml::Value::String(text.to_string()));
     let mut keys: Vec<&str> = path.split('.').map(str::trim).collect();
+    if keys.contains(&"") {
+        return Err(Error::config(format!(
+            "`--set {change}` names no key; write it as model.dim=32"
+        )));
+    }
     let last = keys.pop().unwrap_or_default();
     let mut place = table;
     for key in keys {
         let entry =
             place.entry(key.to_string()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
         place = entry.as_table_mut().ok_or_else(|| {
-            Error::config(format!("`--set {change}`: `{key}` holds a value, not further keys"))
+            Error::config(format!("`--set {change}`: `{key}` holds a value, not further keys; leave out what follows it"))
         })?;
     }
     place.insert(last.to_string(), value);
     Ok(())
 }
 
-/// What is wrong, in which line, and the nearest name for an unknown one.
-fn explain(error: &toml::de::Error, text: &str, name: &str) -> Error {
-    let message = error.message();
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown");
-    let hint = match quoted.next() {
-        Some(word) if unknown => did_you_mean(word, quoted),
-        _ => String::new(),
+/// What is wrong, in which line, and what to do. Lines have numbers only where `text` is the user's own.
+fn explain(error: &toml::de::Error, text: &str, name: &str, numbered: bool) -> Error {
+    let mut place = String::new();
+    if let Some(span) = error.span() {
+        let number = text.get(..span.start).unwrap_or_default().matches('\n').count();
+        if numbered {
+            place += &format!(", line {}", number + 1);
+        }
+        let line: String = text.lines().nth(number).unwrap_or_default().chars().take(80).collect();
+        if !line.trim().is_empty() && !line.starts_with('#') {
+            place += &format!(", `{}`", line.trim());
+        }
+    }
+    Error::config(format!("{name}{place}: {}", plain(error.message())))
+}
+
+/// The parser's message in plain words, with what to do.
+fn plain(message: &str) -> String {
+    let all: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    if let [word, names @ ..] = &all[..]
+        && message.starts_with("unknown")
+    {
+        let hint = did_you_mean(word, names.iter().copied());
+        // The nearest name says more than all of them.
+        let short = message.split(", expected").next().unwrap_or(message);
+        return if hint.is_empty() { message.to_string() } else { format!("{short}{hint}") };
+    }
+    if let Some(keys) = message.strip_prefix("unexpected keys in table: ")
+        && let Some((wrong, right)) = keys.split_once(", available keys: ")
+    {
+        let hint = did_you_mean(wrong, right.split(", "));
+        return format!("unknown field `{wrong}`{hint} (there are: {right})");
+    }
+    let table = |text: String| match text.split_once("expected struct ") {
+        Some((before, _)) => format!("{before}expected a table of keys"),
+        None => match text.split_once("expected internally tagged enum ") {
+            Some((before, _)) => format!("{before}expected a table, as {{ name = \"…\" }}"),
+            None => text,
+        },
     };
-    let place = error.span().map_or(String::new(), |span| {
-        let before = text.get(..span.start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        format!(", line {line}")
-    });
-    // The nearest name says more than all of them.
-    let message = match message.split_once(", expected one of") {
-        Some((message, _)) if !hint.is_empty() => message,
-        _ => message,
-    };
-    Error::config(format!("{name}{place}: {message}{hint}"))
+    let whole = "expected a whole number, 0 or more";
+    let valued = "a name alone, expected one with a value, as { name = 2 }";
+    let words = [
+        ("expected usize", whole),
+        ("expected u64", whole),
+        ("expected f64", "expected a number"),
+        (" as i128", ""),
+        ("unit variant, expected newtype variant", valued),
+        ("unit variant, expected struct variant", valued),
+        ("duplicate key", "duplicate key; keep one"),
+    ];
+    let text = words.iter().fold(message.to_string(), |text, (from, to)| text.replace(from, to));
+    let add = if message.starts_with("missing field") { "; add it" } else { "" };
+    table(text) + add
 }
 
 #[cfg(test)]
@@ -359,7 +431,7 @@ schedule = { name = "cosine", rate = 1e-3, warmup = 10 }
             format!("{error:#}")
         };
         for (from, to, words) in [
-            ("layers = 2", "layer = 2", "a.toml, line 7: unknown field `layer`"),
+            ("layers = 2", "layer = 2", "a.toml, line 7, `layer = 2`: unknown field `layer`"),
             ("layers = 2", "layer = 2", "did you mean `layers`?"),
             ("\"cross-entropy\"", "\"crossentropy\"", "did you mean `cross-entropy`?"),
             ("heads = 2", "heads = 3", "a.toml: [model]: `dim` is 16, which 3 `heads`"),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::output::{Output, object};
 use super::progress::Progress;
-use super::train::{load, moments, open, prepare, trained};
+use super::train::{DataRecord, load, moments, open, prepare, trained};
 use crate::train::run::{Setting, evaluate};
 use crate::{MemoryLimit, Result};
 
@@ -30,6 +30,7 @@ enum Split {
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = open(&options.run)?;
     let splits = load(&config, limit)?;
+    DataRecord { hash: splits.hash.clone(), label: None }.check(&directory)?;
     let examples = prepare(&config, &splits, limit, output)?;
     let hash = super::train::hash(&config, &splits.hash)?;
     let part = match options.split {

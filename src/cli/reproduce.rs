@@ -77,7 +77,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let directory = folder.join(row.id);
         settle(&directory, &config, seeds, &data)?;
         let hash = hash(&config, &data.hash)?;
-        runs.push(Run { directory, config, examples, hash });
+        runs.push(Run::begin(directory, config, examples, hash)?);
         record = Some(data);
     }
     let (Some(record), Some(first)) = (record, runs.first()) else {
@@ -302,10 +302,13 @@ impl Table<'_> {
             text += &format!("* {remark}\n");
         }
         text += &format!(
-            "* Paper: Luo et al., NeurIPS 2024, {}. Seeds 0 to {}. blake3 of the data `{}`; a run is named by the hash of data \
+            "* Paper: Luo et al., NeurIPS 2024, {}. {}. blake3 of the data `{}`; a run is named by the hash of data \
              and configuration.\n",
             experiment.source,
-            self.seeds - 1,
+            match self.seeds {
+                1 => "Seed 0".to_string(),
+                seeds => format!("Seeds 0 to {}", seeds - 1),
+            },
             &record.hash[..12]
         );
         text

@@ -1,5 +1,6 @@
 //! `hdse train`: one experiment, from data to result.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -7,13 +8,13 @@ use serde_json::{Value, json};
 use super::output::{Output, count, object, thousands};
 use super::progress::{self, Progress};
 use crate::config::Config;
-use crate::data::sets::{LoadOptions, Splits};
+use crate::data::sets::{self, LoadOptions, Splits};
 use crate::nn::Model;
 use crate::rng::Seed;
-use crate::train::directory::{EpochLine, Outcome, write_json, write_text};
+use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
 use crate::train::examples::{Examples, examples};
 use crate::train::run::{Setting, rehearse, train};
-use crate::train::{Environment, EventWriter, Metric, checkpoint};
+use crate::train::{Environment, EventWriter, Metric, checkpoint, fit};
 use crate::{Error, MemoryLimit, Result};
 
 #[derive(clap::Args)]
@@ -61,12 +62,21 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         Some(directory) => open(directory)?,
         None => plan(options)?,
     };
-    let splits = load(&config, limit)?;
+    let file = options.config.clone().unwrap_or_else(|| directory.join("config.toml"));
+    let named = |e: Error| match e.is_config() {
+        true => e.context(file.display().to_string()),
+        false => e,
+    };
+    let splits = load(&config, limit).map_err(named)?;
+    fit::check(&config, splits.task, limit).map_err(named)?;
     if let Some(label) = &splits.label {
         output.note(&format!("{}: {label}", config.data.set));
     }
     let examples = prepare(&config, &splits, limit, output)?;
-    rehearse(&config, &examples, limit)?;
+    rehearse(&config, &examples, limit).map_err(|e| match e.is_config() {
+        true => named(e),
+        false => e.context(place(&config)),
+    })?;
     let record = DataRecord { hash: splits.hash, label: splits.label };
     match options.resume {
         Some(_) => record.check(&directory)?,
@@ -74,7 +84,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         None => create(&directory, &config, &seeds, &record)?,
     }
     let hash = hash(&config, &record.hash)?;
-    let run = Run { directory, config, examples, hash };
+    let run = Run::begin(directory, config, examples, hash)?;
 
     // A step and a checkpoint may take longer than other work does to stop.
     progress::allow_to_finish();
@@ -132,7 +142,9 @@ pub(super) fn create(
     seeds: &Seeds,
     data: &DataRecord,
 ) -> Result<()> {
-    std::fs::create_dir_all(directory).map_err(|e| Error::io("cannot make", directory, e))?;
+    std::fs::create_dir_all(directory).map_err(|e| {
+        Error::io("cannot make", directory, format!("{e}; give another folder with -o"))
+    })?;
     write_json(&directory.join("seeds.json"), seeds)?;
     write_json(&directory.join("data.json"), data)?;
     let arguments: Vec<String> = std::env::args().collect();
@@ -142,10 +154,29 @@ pub(super) fn create(
     write_text(&directory.join("config.toml"), &config.to_toml()?)
 }
 
+/// Keeps other processes out of a run while it is trained. The system lifts the lock when this one ends,
+/// however it ends.
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join("config.toml");
+    let file = File::open(&path).map_err(|e| Error::io("cannot read", &path, e))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Error::config(format!(
+            "another process trains {}; wait for it, or give another folder with -o",
+            directory.display()
+        ))),
+        // Where a file system has no locks, it goes without.
+        _ => Ok(file),
+    }
+}
+
 /// The experiment of an existing run directory.
 pub(super) fn open(directory: &Path) -> Result<(PathBuf, Config, Seeds)> {
-    let config = Config::read(&directory.join("config.toml"), &[])
-        .map_err(|e| e.context(format!("{} is no run to resume", directory.display())))?;
+    let path = directory.join("config.toml");
+    if !path.is_file() {
+        let reason = "it has no config.toml, so it is no run; name a folder that `hdse train` made";
+        return Err(Error::io("cannot open", directory, reason));
+    }
+    let config = Config::read(&path, &[])?;
     let seeds = read_json(&directory.join("seeds.json"))?;
     Ok((directory.to_path_buf(), config, seeds))
 }
@@ -177,11 +208,22 @@ pub(super) fn load(config: &Config, limit: MemoryLimit) -> Result<Splits> {
                     "key `data.task` is for a set of your own: say where it is with `data.path`",
                 ));
             };
-            crate::data::sets::load_own(&crate::data::sets::Place::Folder(path), task, limit)
+            sets::load_own(&sets::Place::Folder(path), task, limit).map_err(|e| {
+                match e.is_config() {
+                    true => e.context("[data]"),
+                    false => e,
+                }
+            })
         }
-        None => crate::data::sets::by_name(&config.data.set)
-            .map_err(|e| e.context("key `data.set`"))?
-            .load(&options),
+        None => {
+            let own = match options.path {
+                Some(_) => "; for a set of your own, say what to predict with `data.task`",
+                None => "",
+            };
+            sets::by_name(&config.data.set)
+                .map_err(|e| Error::config(format!("key `data.set`: {e}{own}")))?
+                .load(&options)
+        }
     }
 }
 
@@ -193,14 +235,28 @@ pub(super) fn prepare(
     output: &Output,
 ) -> Result<Examples> {
     let total = splits.parts().iter().map(|part| part.len() as u64).sum();
+    let place = place(config);
     let progress = Progress::new(total, "graphs", output);
     let mut first = 0;
-    let mut part = |samples: &[crate::data::Sample]| {
+    let mut part = |name: &str, samples: &[crate::data::Sample]| {
         let made = examples(config, samples, first, limit, &progress);
         first += samples.len();
-        made
+        made.map_err(|e| match e.is_interrupted() {
+            true => e,
+            false => e.context(format!("{place}, part `{name}`")),
+        })
     };
-    Ok(Examples { train: part(&splits.train)?, val: part(&splits.val)?, test: part(&splits.test)? })
+    Ok(Examples {
+        train: part("train", &splits.train)?,
+        val: part("val", &splits.val)?,
+        test: part("test", &splits.test)?,
+    })
+}
+
+/// What data is called in messages: its folder if it is given, else its name.
+fn place(config: &Config) -> String {
+    let path = config.data.path.as_ref();
+    path.map_or_else(|| format!("set `{}`", config.data.set), |path| path.display().to_string())
 }
 
 /// What a run directory says of its data.
@@ -229,7 +285,9 @@ impl DataRecord {
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
-    serde_json::from_str(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
+    serde_json::from_str(&text).map_err(|e| {
+        Error::data(format!("{}: {e}; restore it, or begin a new run", path.display()))
+    })
 }
 
 /// Stands for everything that determines a run, but for its seed.
@@ -248,9 +306,23 @@ pub(super) struct Run {
     pub examples: Examples,
     /// Stands for configuration and data.
     pub hash: String,
+    /// Keeps other processes out.
+    _lock: File,
 }
 
 impl Run {
+    /// Takes hold of a run directory, and clears away what kills have left half written.
+    pub(super) fn begin(
+        directory: PathBuf,
+        config: Config,
+        examples: Examples,
+        hash: String,
+    ) -> Result<Run> {
+        let _lock = lock(&directory)?;
+        sweep(&directory);
+        Ok(Run { directory, config, examples, hash, _lock })
+    }
+
     /// Steps of a seed.
     pub(super) fn steps(&self) -> u64 {
         let Run { config, examples, .. } = self;
@@ -266,8 +338,8 @@ impl Run {
         output: &Output,
         report: &dyn Fn(&EpochLine),
     ) -> Result<Outcome> {
-        let Run { directory, config, examples, hash } = self;
-        let mut curves = Curves::new(directory, seed)?;
+        let Run { directory, config, examples, hash, .. } = self;
+        let mut curves = Curves::new(directory, seed);
         let mut failed = None;
         let mut report = |line: &EpochLine| {
             failed = failed.take().or(curves.write(config, line).err());
@@ -282,6 +354,12 @@ impl Run {
                     "interrupted; go on with `hdse train --resume {run}`"
                 ))
             }
+            error if error.is_io() => {
+                let run = directory.display();
+                error.context(format!(
+                    "training has stopped; once this is mended, go on with `hdse train --resume {run}`"
+                ))
+            }
             error => error,
         })?;
         if let Some(error) = failed {
@@ -291,21 +369,26 @@ impl Run {
     }
 }
 
-/// Curves for TensorBoard, in the folder of a seed.
-struct Curves(EventWriter);
+/// Curves for TensorBoard, in the folder of a seed; a file of their own from the first epoch on.
+struct Curves {
+    folder: PathBuf,
+    writer: Option<EventWriter>,
+}
 
 impl Curves {
-    fn new(directory: &Path, seed: u64) -> Result<Curves> {
+    fn new(directory: &Path, seed: u64) -> Curves {
         let folder = directory.join(format!("seed-{seed}")).join("tensorboard");
+        Curves { folder, writer: None }
+    }
+
+    fn open(folder: &Path, epoch: u64) -> Result<EventWriter> {
         let resumed = folder.exists();
-        let mut writer = EventWriter::create(&folder, now() as u64, None)?;
+        let mut writer = EventWriter::create(folder, now() as u64, None)?;
         if resumed {
             // What was written after the last checkpoint is written again.
-            let lines = std::fs::read_to_string(folder.with_file_name("metrics.jsonl"));
-            let done = lines.map_or(0, |text| text.lines().count() as u64);
-            writer.restart(now(), done)?;
+            writer.restart(now(), epoch)?;
         }
-        Ok(Curves(writer))
+        Ok(writer)
     }
 
     fn write(&mut self, config: &Config, line: &EpochLine) -> Result<()> {
@@ -316,8 +399,12 @@ impl Curves {
             ("val/loss", line.val_loss),
             (metric.as_str(), line.val_metric),
         ];
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(Curves::open(&self.folder, line.epoch)?),
+        };
         for (tag, value) in curves {
-            self.0.scalar(now(), line.epoch, tag, value as f32)?;
+            writer.scalar(now(), line.epoch, tag, value as f32)?;
         }
         Ok(())
     }

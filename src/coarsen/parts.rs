@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::{Arguments, Parameter};
-use crate::{Error, Result};
+use crate::Result;
 
 /// How many clusters to make.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,14 +84,6 @@ impl Parts {
                 format!("clusters={}", counts.join("/"))
             }
         }
-    }
-
-    /// Refuses working memory beyond `most` bytes, which a wild number of clusters asks for.
-    pub(super) fn too_many(count: usize, num_nodes: usize) -> Error {
-        Error::memory(format!(
-            "{count} clusters of {num_nodes} nodes need a table of {count} numbers per node; \
-             take fewer `clusters`, or `label-propagation`, `louvain` or `leiden`"
-        ))
     }
 }
 

@@ -32,7 +32,7 @@ struct Bare {
 
 /// A row of numbers; a row of one may be written as the number itself.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or a list of numbers")]
 enum OneOrMany<T> {
     Many(Vec<T>),
     One(T),
@@ -70,8 +70,11 @@ pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
 
 fn parse(line: &str, all_nodes: &NodeBudget, options: &ReadOptions) -> Result<Sample> {
     let wrong = |e: serde_json::Error| {
+        // Which line it is, the caller knows.
+        let reason = e.to_string().replace(" at line 1 column", " at column");
+        let nan = if line.contains("NaN") { "; JSON has no NaN" } else { "" };
         Error::data(format!(
-            "{e}; expected an object with `num_nodes` and `edge_index`, and optionally \
+            "{reason}{nan}; expected an object with `num_nodes` and `edge_index`, and optionally \
              `node_feat`, `edge_attr`, `pos`, `y`"
         ))
     };

@@ -31,6 +31,8 @@ pub use formats::{FORMATS, Format, GraphOut, Reader};
 pub use graph_file::{open_graph_file, write_graph_file};
 #[cfg(feature = "parquet")]
 pub use parquet::write_clusters_parquet;
+#[cfg(all(feature = "parquet", feature = "cli", feature = "train"))]
+pub(crate) use parquet::write_table;
 pub use sample::{Edges, Matrix, Sample, Values};
 pub use source::Source;
 

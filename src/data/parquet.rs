@@ -236,7 +236,11 @@ pub fn write_clusters_parquet(hierarchies: &[Hierarchy], file: AtomicFile) -> Re
     write_table(columns, file)
 }
 
-fn write_table<S: AsRef<str>>(columns: Vec<(S, ArrayRef)>, file: AtomicFile) -> Result<()> {
+/// Writes columns of equal length under their names.
+pub(crate) fn write_table<S: AsRef<str>>(
+    columns: Vec<(S, ArrayRef)>,
+    file: AtomicFile,
+) -> Result<()> {
     let path = file.path().to_path_buf();
     let problem = |e: &dyn std::fmt::Display| Error::io("cannot write", &path, e);
     let batch = RecordBatch::try_from_iter(columns).map_err(|e| problem(&e))?;
@@ -253,8 +257,12 @@ fn write_table<S: AsRef<str>>(columns: Vec<(S, ArrayRef)>, file: AtomicFile) -> 
 pub(super) fn guarded<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T> {
     match catch(work) {
         Some(Ok(value)) => Ok(value),
-        Some(Err(error)) => Err(Error::data(format!("not a readable Parquet file: {error}"))),
-        None => Err(Error::data("not a readable Parquet file: its structure is broken")),
+        Some(Err(error)) => {
+            Err(Error::data(format!("not a readable Parquet file: {error}; get the file again")))
+        }
+        None => Err(Error::data(
+            "not a readable Parquet file: its structure is broken; get the file again",
+        )),
     }
 }
 
@@ -370,7 +378,9 @@ impl Nested {
 fn no_nulls(name: &str, array: &ArrayRef) -> Result<()> {
     match array.null_count() {
         0 => Ok(()),
-        nulls => Err(Error::data(format!("column `{name}` has {nulls} missing value(s)"))),
+        nulls => Err(Error::data(format!(
+            "column `{name}` has {nulls} missing value(s); leave such rows out"
+        ))),
     }
 }
 

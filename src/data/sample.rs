@@ -128,7 +128,7 @@ impl Lists<'_> {
     fn matrix(&self, column: &str, rows: usize, of: &str) -> Result<Matrix> {
         if self.len() != rows {
             return Err(Error::data(format!(
-                "`{column}` has {} rows, but there are {rows} {of}",
+                "`{column}` has {} rows, but there are {rows} {of}; give each its row",
                 self.len()
             )));
         }

@@ -48,7 +48,7 @@ impl Source {
             let mut plain = Vec::new();
             let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
             read_within(decoder, &mut plain, limit, name)
-                .map_err(|e| e.context("broken or truncated gzip"))?;
+                .map_err(|e| e.context("broken or truncated gzip; get the file again"))?;
             bytes = plain;
         }
         // Some editors put a byte order mark in front of text.
@@ -56,7 +56,7 @@ impl Source {
             bytes.drain(..3);
         }
         if bytes.iter().all(|b| b.is_ascii_whitespace()) {
-            return Err(Error::data(format!("{name} is empty")));
+            return Err(Error::data(format!("{name} is empty; it should hold a graph")));
         }
         Ok(Source { name: name.to_string(), bytes: Arc::new(bytes), hash })
     }
@@ -86,7 +86,7 @@ impl Source {
     pub fn text(&self) -> Result<&str> {
         std::str::from_utf8(&self.bytes).map_err(|e| {
             let line = self.bytes[..e.valid_up_to()].iter().filter(|&&b| b == b'\n').count() + 1;
-            Error::data(format!("line {line} is not UTF-8 text"))
+            Error::data(format!("line {line} is not UTF-8 text; save it as UTF-8"))
         })
     }
 

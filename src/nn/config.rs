@@ -150,13 +150,16 @@ impl Default for Clip {
 impl Clip {
     /// The clip of levels 0 to `levels`.
     pub fn per_level(&self, levels: usize) -> Result<MaxDistance> {
+        let new = |clips: &[usize]| {
+            MaxDistance::new(clips).map_err(|e| Error::config(format!("`max_distance`: {e}")))
+        };
         match self {
-            Clip::All(clip) => MaxDistance::new(&[*clip]),
+            Clip::All(clip) => new(&[*clip]),
             Clip::PerLevel(clips) if clips.len() > levels + 1 => Err(Error::config(format!(
-                "`max_distance` has {} numbers, but there are only levels 0 to {levels}",
+                "`max_distance` has {} numbers, but there are only levels 0 to {levels}; give one for each",
                 clips.len()
             ))),
-            Clip::PerLevel(clips) => MaxDistance::new(clips),
+            Clip::PerLevel(clips) => new(clips),
         }
     }
 }
@@ -378,7 +381,7 @@ impl ModelConfig {
         }
         if !self.dim.is_multiple_of(self.heads) {
             return Err(Error::config(format!(
-                "`dim` is {}, which {} `heads` cannot share equally",
+                "`dim` is {}, which {} `heads` cannot share equally; take a multiple of `heads`",
                 self.dim, self.heads
             )));
         }
@@ -386,7 +389,9 @@ impl ModelConfig {
             [("dropout", self.dropout), ("attention_dropout", self.attention_dropout)]
         {
             if !(0.0..=1.0).contains(&rate) {
-                return Err(Error::config(format!("`{key}` is {rate}; it is a probability")));
+                return Err(Error::config(format!(
+                    "`{key}` is {rate}; it is a probability, from 0 to 1"
+                )));
             }
         }
         if let Some((columns, of)) = self.node.reals()

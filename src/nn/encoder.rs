@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, activation};
 
 use super::batch::{Batch, Spectrum, Structure};
-use super::config::{EdgeInput, Encoding, NodeInput};
+use super::config::{EdgeInput, Encoding, ModelConfig, NodeInput};
 use super::layers::{BatchNorm, Embedding, Linear};
 use super::ops::rows::{Groups, sum};
 use super::parameters::{Init, Scope};
@@ -86,20 +86,12 @@ impl FeatureEncoder {
         if let Self::Dummy(embedding) = self {
             return Ok(embedding.forward(pass, vec![0; rows]));
         }
-        let features = features.ok_or_else(|| {
-            Error::data(format!("the model reads {what}, but the graphs have none"))
-        })?;
         let width = match self {
             Self::Columns(embeddings) => embeddings.len(),
             Self::Linear { of, .. } => *of,
             _ => 1,
         };
-        if rows > 0 && features.width != width {
-            return Err(Error::data(format!(
-                "the model reads {width} column(s) of {what}, but the graphs have {}",
-                features.width
-            )));
-        }
+        let features = columns(features, rows, width, what)?;
         match self {
             Self::Linear { map, columns, .. } => {
                 let values = features.values.to_floats();
@@ -126,6 +118,49 @@ impl FeatureEncoder {
     }
 }
 
+/// Refuses features that a model of this configuration cannot read.
+pub(super) fn check(batch: &Batch, config: &ModelConfig) -> Result<()> {
+    let all =
+        |features: &Option<Matrix>, rows: usize, width: usize, counts: &[usize], what: &str| {
+            let features = columns(features.as_ref(), rows, width, what)?;
+            let mut counts = counts.iter().enumerate();
+            counts.try_for_each(|(column, &count)| types(features, column, count, what).map(|_| ()))
+        };
+    let (width, counts): (usize, &[usize]) = match &config.node {
+        NodeInput::Types(count) => (1, std::slice::from_ref(count)),
+        NodeInput::Atoms(counts) => (counts.len(), counts),
+        NodeInput::Linear(width) | NodeInput::Leading { of: width, .. } => (*width, &[]),
+    };
+    all(&batch.node_features, batch.num_nodes(), width, counts, "node features")?;
+    let (width, counts): (usize, &[usize]) = match &config.edge {
+        EdgeInput::None | EdgeInput::Dummy => return Ok(()),
+        EdgeInput::Types(count) => (1, std::slice::from_ref(count)),
+        EdgeInput::Bonds(counts) => (counts.len(), counts),
+        EdgeInput::Linear(width) => (*width, &[]),
+    };
+    all(&batch.edge_features, batch.edges.sources.len(), width, counts, "edge features")
+}
+
+/// Features of so many columns, or an error.
+fn columns<'a>(
+    features: Option<&'a Matrix>,
+    rows: usize,
+    width: usize,
+    what: &str,
+) -> Result<&'a Matrix> {
+    const KEYS: &str = "`model.node` and `model.edge` say what it reads";
+    let features = features.ok_or_else(|| {
+        Error::data(format!("the model reads {what}, but the graphs have none; {KEYS}"))
+    })?;
+    if rows > 0 && features.width != width {
+        return Err(Error::data(format!(
+            "the model reads {width} column(s) of {what}, but the graphs have {}; {KEYS}",
+            features.width
+        )));
+    }
+    Ok(features)
+}
+
 /// A column of types, checked.
 fn types(features: &Matrix, column: usize, count: usize, what: &str) -> Result<Vec<u32>> {
     let Values::Int(values) = &features.values else {
@@ -141,7 +176,7 @@ fn types(features: &Matrix, column: usize, count: usize, what: &str) -> Result<V
             u32::try_from(value).ok().filter(|&id| (id as usize) < count).ok_or_else(|| {
                 Error::data(format!(
                     "column {column} of {what} is {value} in row {row}, but the model has types 0 \
-                     to {}; declare more types",
+                     to {}; declare more in `model.node` or `model.edge`",
                     count as i64 - 1
                 ))
             })

@@ -99,6 +99,19 @@ pub struct BackboneEntry {
 /// Every backbone.
 pub const ALL: &[BackboneEntry] = &[gps::ENTRY, gt::ENTRY];
 
+/// The backbone called `name`.
+///
+/// # Errors
+/// If there is none; the nearest name is suggested.
+pub fn backbone(name: &str) -> Result<&'static BackboneEntry> {
+    ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names = || ALL.iter().map(|entry| entry.name);
+        let hint = did_you_mean(name, names());
+        let all = names().collect::<Vec<_>>().join(", ");
+        Error::config(format!("unknown backbone `{name}`{hint} (there are {all})"))
+    })
+}
+
 /// A backbone with its parameters.
 #[derive(Debug)]
 pub struct Model {
@@ -113,12 +126,7 @@ pub struct Model {
 impl Model {
     /// The model of a configuration, with the initial values of a seed.
     pub fn new(config: &ModelConfig, seed: Seed) -> Result<Model> {
-        let entry = ALL.iter().find(|entry| entry.name == config.backbone).ok_or_else(|| {
-            let names = || ALL.iter().map(|entry| entry.name);
-            let hint = did_you_mean(&config.backbone, names());
-            let all = names().collect::<Vec<_>>().join(", ");
-            Error::config(format!("unknown backbone `{}`{hint} (there are {all})", config.backbone))
-        })?;
+        let entry = backbone(&config.backbone)?;
         let mut builder = Builder::new(seed);
         let backbone = (entry.make)(&mut builder.root(), config)?;
         Ok(Model { config: config.clone(), backbone, parameters: builder.finish() })

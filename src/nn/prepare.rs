@@ -54,7 +54,7 @@ pub fn prepare(
         EdgeInput::None | EdgeInput::Dummy => None,
         _ => sample.edge_attr.clone(),
     };
-    Ok(Batch {
+    let batch = Batch {
         sizes: vec![nodes],
         edges,
         node_features: node_features(sample, &config.node),
@@ -63,7 +63,9 @@ pub fn prepare(
         spectrum,
         codes,
         targets: sample.y.clone(),
-    })
+    };
+    super::encoder::check(&batch, config)?;
+    Ok(batch)
 }
 
 fn lowest(

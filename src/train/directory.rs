@@ -71,6 +71,11 @@ impl SeedDirectory {
         Ok(SeedDirectory { path })
     }
 
+    /// Removes what a killed process left half written.
+    pub fn sweep(&self) {
+        sweep(&self.path);
+    }
+
     /// The checkpoint to resume from.
     pub fn last(&self) -> PathBuf {
         self.path.join("last.safetensors")
@@ -107,7 +112,9 @@ impl SeedDirectory {
             .map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
         let mut file =
             fs::OpenOptions::new().create(true).append(true).open(&path).map_err(problem)?;
-        file.write_all(format!("{text}\n").as_bytes()).map_err(problem)
+        file.write_all(format!("{text}\n").as_bytes()).map_err(problem)?;
+        // As safe as the checkpoint that follows it.
+        file.sync_data().map_err(problem)
     }
 
     /// Keeps the lines of complete epochs below `epochs`, as a resumed run writes the others again.
@@ -122,6 +129,17 @@ impl SeedDirectory {
             write_text(&path, &kept)?;
         }
         Ok(())
+    }
+}
+
+/// Removes what a killed process left half written in a folder that no other one writes to.
+pub fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') && name.ends_with(".tmp") {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

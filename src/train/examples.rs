@@ -52,7 +52,7 @@ pub fn examples(
         };
         let batch = prepare(sample, &config.model, codes, limit);
         monitor.advance(1);
-        batch.map_err(|e| e.context(format!("graph {}", first + number)))
+        batch.map_err(|e| e.context(format!("graph {number} (from 0)")))
     };
     samples.par_iter().enumerate().map(example).collect()
 }

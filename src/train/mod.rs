@@ -11,6 +11,7 @@
 //! | [`optimizer`] | [`Optimizer`]: AdamW, Adam and SGD, with a state that can be saved |
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
 //! | [`run`] | the training loop |
+//! | [`fit`] | whether model, loss and metric fit the data |
 //! | [`examples`] | graphs made ready for it |
 //! | [`checkpoint`], [`directory`] | what it leaves behind, and goes on from |
 //! | [`swap`] | classes without names |
@@ -38,6 +39,7 @@ pub mod clip;
 pub mod directory;
 pub mod environment;
 pub mod examples;
+pub mod fit;
 pub mod loss;
 pub mod metrics;
 pub mod optimizer;

@@ -14,7 +14,9 @@ use super::examples::Examples;
 use super::{Optimizer, clip_norm, swap};
 use crate::config::{Config, TrainConfig};
 use crate::data::Values;
+use crate::error::Context as _;
 use crate::monitor::{Monitor, check};
+use crate::nn::config::Pool;
 use crate::nn::{Batch, Model, Pass, values};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
@@ -45,6 +47,7 @@ pub fn train(
 ) -> Result<Outcome> {
     let settings = &config.train;
     let directory = SeedDirectory::create(setting.directory, seed)?;
+    directory.sweep();
     if let Some(outcome) = directory.outcome()? {
         return Ok(outcome);
     }
@@ -96,7 +99,20 @@ pub fn train(
             stopped
         })?;
 
-        let val = evaluate(config, &model, &examples.val, setting)?;
+        let val = evaluate(config, &model, &examples.val, setting);
+        if val.as_ref().is_err_and(Error::is_interrupted) {
+            // All batches are done; the evaluation is made again.
+            let last = directory.last();
+            checkpoint::save(&last, &run, &position, &model.parameters, &optimizer)?;
+        }
+        let val = val.map_err(|e| match e.is_interrupted() {
+            true => e,
+            false => e.context(format!(
+                "validation after step {} (end of epoch {})",
+                position.step.saturating_sub(1),
+                position.epoch
+            )),
+        })?;
         let better = position.best.as_ref().is_none_or(|best| {
             let best = f64::from_bits(best.value_bits);
             if settings.metric.larger_is_better() { val.metric > best } else { val.metric < best }
@@ -124,8 +140,9 @@ pub fn train(
             checkpoint::save(&best, &run, &position, &model.parameters, &optimizer)?;
         }
         directory.append(&line)?;
-        checkpoint::save(&directory.last(), &run, &position, &model.parameters, &optimizer)?;
+        // Before the checkpoint: a run that is killed between the two reports the epoch again, not never.
         (setting.report)(&line);
+        checkpoint::save(&directory.last(), &run, &position, &model.parameters, &optimizer)?;
     }
 
     let Some(best) = position.best else {
@@ -145,18 +162,27 @@ pub fn train(
     Ok(outcome)
 }
 
-/// Takes one graph of each part through model and loss: what does not fit shows at once, not after an epoch.
+/// Takes one graph of each part through model and loss, and all targets through the metric: what does not fit
+/// shows at once, not after an epoch.
 pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Result<()> {
     let model = Model::new(&config.model, Seed(0))?;
     let parts = [("train", &examples.train), ("val", &examples.val), ("test", &examples.test)];
     for (name, part) in parts {
-        let batch = part
-            .first()
-            .ok_or_else(|| Error::data(format!("the set has no graphs in its part `{name}`")))?;
-        let pass = Pass::eval(&model.parameters).limited(limit);
-        let prediction = model.backbone.forward(&pass, batch)?;
-        let targets = targets(&config.train, batch, || values(prediction.clone()))?;
-        config.train.loss.of(prediction, &targets)?;
+        let rehearse = || {
+            let batch = part.first().ok_or_else(|| Error::data("it has no graphs"))?;
+            let pass = Pass::eval(&model.parameters).limited(limit);
+            let prediction = model.backbone.forward(&pass, batch)?;
+            let targets = targets(&config.train, batch, || values(prediction.clone()))?;
+            config.train.loss.of(prediction, &targets)?;
+            let truths: Vec<Values> =
+                part.iter().filter_map(|batch| batch.targets.clone()).collect();
+            let is_node = config.model.pool == Pool::None;
+            let rows = part.iter().map(|batch| if is_node { batch.num_nodes() } else { 1 });
+            let guess = vec![0.0; rows.sum::<usize>() * config.model.outputs];
+            // Nothing is chosen or reported by the metric on training graphs.
+            if name == "train" { Ok(0.0) } else { metric(config, &guess, &truths) }
+        };
+        rehearse().context(|| format!("part `{name}`"))?;
     }
     Ok(())
 }
@@ -255,23 +281,23 @@ pub fn evaluate(
         truths.push(targets);
         Ok(())
     })?;
-    let metric = match &truths[..] {
-        all if all.iter().all(|part| matches!(part, Values::Int(_))) => {
-            let all: Vec<i64> = all
-                .iter()
-                .flat_map(|part| match part {
-                    Values::Int(values) => values.clone(),
-                    Values::Float(_) => Vec::new(),
-                })
-                .collect();
-            settings.metric.compute(&predictions, config.model.outputs, &all[..])?
-        }
-        all => {
-            let all: Vec<f32> = all.iter().flat_map(Values::to_floats).collect();
-            settings.metric.compute(&predictions, config.model.outputs, &all[..])?
-        }
-    };
+    let metric = metric(config, &predictions, &truths)?;
     Ok(Evaluation { loss: sum / f64::max(count, 1.0), metric })
+}
+
+/// The metric over targets of several batches.
+fn metric(config: &Config, predictions: &[f32], truths: &[Values]) -> Result<f64> {
+    let (metric, outputs) = (config.train.metric, config.model.outputs);
+    if truths.iter().all(|part| matches!(part, Values::Int(_))) {
+        let all = truths.iter().flat_map(|part| match part {
+            Values::Int(values) => &values[..],
+            Values::Float(_) => &[],
+        });
+        let all: Vec<i64> = all.copied().collect();
+        return metric.compute(predictions, outputs, &all[..]);
+    }
+    let all: Vec<f32> = truths.iter().flat_map(Values::to_floats).collect();
+    metric.compute(predictions, outputs, &all[..])
 }
 
 fn diverged(

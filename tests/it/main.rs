@@ -8,6 +8,8 @@ mod conformance;
 mod distance;
 mod encoding;
 mod golden;
+#[cfg(all(feature = "cli", feature = "train"))]
+mod mistakes;
 #[cfg(feature = "train")]
 mod models;
 mod mutations;

@@ -57,3 +57,47 @@ fn tensorboard_reads_a_resumed_run() {
 
     assert_eq!(read_by_tensorboard(&python, folder.path()), expected);
 }
+
+/// A run of the command, killed between epochs and resumed, has every epoch once.
+#[cfg(feature = "cli")]
+#[test]
+fn tensorboard_reads_what_the_command_writes() {
+    use crate::train_command::{Experiment, epochs, start, succeed, wait};
+    let Some(python) = interpreter() else {
+        println!("skipped: HDSE_PYTHON names no interpreter with tensorboard");
+        return;
+    };
+    let experiment = Experiment::new();
+    let run = experiment.run("run");
+    let mut child = start(&["train", &experiment.config, "--epochs", "60", "-o", &run]);
+    for last in [3, 9] {
+        wait(&mut child, || epochs(&run) > last);
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().code(), None, "the kill came too late");
+        child = start(&["train", "--resume", &run]);
+    }
+    assert!(child.wait().unwrap().success());
+    // Once more, when there is nothing left to do.
+    succeed(&["train", "--resume", &run]);
+
+    let folder = Path::new(&run).join("seed-0");
+    let curves = read_by_tensorboard(&python, &folder.join("tensorboard"));
+    let lines = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys = [
+        ("train/loss", "train_loss"),
+        ("train/rate", "rate"),
+        ("val/loss", "val_loss"),
+        ("val/accuracy", "val_metric"),
+    ];
+    assert_eq!((lines.len(), curves.len()), (60, keys.len()));
+    for (tag, key) in keys {
+        let found: Vec<(u64, f32)> =
+            curves[tag].iter().map(|&(_, step, value)| (step, value)).collect();
+        let point = |line: &serde_json::Value| {
+            (line["epoch"].as_u64().unwrap(), line[key].as_f64().unwrap() as f32)
+        };
+        assert_eq!(found, lines.iter().map(point).collect::<Vec<_>>(), "{tag}");
+    }
+}

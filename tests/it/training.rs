@@ -80,6 +80,23 @@ impl Monitor for StopAfter {
     }
 }
 
+/// Asks to stop at the third look, and counts batches.
+#[derive(Default)]
+struct Looks {
+    looks: AtomicU64,
+    batches: AtomicU64,
+}
+
+impl Monitor for Looks {
+    fn advance(&self, done: u64) {
+        self.batches.fetch_add(done, Ordering::Relaxed);
+    }
+
+    fn stopped(&self) -> bool {
+        self.looks.fetch_add(1, Ordering::Relaxed) % 3 == 2
+    }
+}
+
 fn run(
     config: &Config,
     examples: &Examples,
@@ -124,6 +141,16 @@ fn equal_seeds_give_equal_bytes_and_stops_change_nothing() {
     assert!(stops >= 4, "{stops}");
     assert_eq!(resumed, outcome);
     assert!(files(&stopped) == files(&whole), "the same bytes");
+
+    // Stopped in evaluations as well, it makes no step twice: four epochs of four.
+    let looked = folder.path().join("looked");
+    let looks = Looks::default();
+    while let Err(error) = run(&config, &examples, &looked, &looks) {
+        assert!(error.is_interrupted(), "{error:#}");
+        assert!(looks.looks.load(Ordering::Relaxed) < 100);
+    }
+    assert_eq!(looks.batches.load(Ordering::Relaxed), 16);
+    assert!(files(&looked) == files(&whole), "the same bytes");
 
     // A finished run is not run again, and its folder not used for another.
     assert_eq!(run(&config, &examples, &stopped, &()).unwrap(), outcome);

@@ -193,7 +193,7 @@ fn targets(sample: &mut Sample, task: Task) -> Result<()> {
     if targets.len() != expected {
         let nodes = sample.graph.num_nodes();
         return Err(Error::data(format!(
-            "`y` has {} number(s), but {task}, with {nodes} nodes, makes {expected}",
+            "`y` has {} number(s), but {task}, with {nodes} nodes, needs {expected}",
             targets.len()
         )));
     }
@@ -231,6 +231,9 @@ fn targets(sample: &mut Sample, task: Task) -> Result<()> {
                     of(place),
                     labels[place]
                 )));
+            }
+            if labels.iter().all(|label| label.is_nan()) {
+                return Err(Error::data("none of its labels is known; leave the graph out"));
             }
             Values::Float(labels)
         }
@@ -320,7 +323,7 @@ mod tests {
             (
                 pattern,
                 r#""node_feat": [2, 0, 1], "y": [0, 1]"#,
-                "`y` has 2 number(s), but one of 2 classes per node, with 3 nodes, makes 3",
+                "`y` has 2 number(s), but one of 2 classes per node, with 3 nodes, needs 3",
             ),
             (pattern, r#""node_feat": [2, 0, 1]"#, "column `y` is missing"),
             (pattern, r#""y": [0, 1, 1]"#, "no column `node_feat`; the set has 3 per node"),

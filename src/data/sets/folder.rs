@@ -74,7 +74,12 @@ pub fn load_own(place: &Place, task: Task, limit: MemoryLimit) -> Result<Splits>
         return Err(Error::config("the task of a data set has 0 targets or classes; say how many"));
     }
     let files = match place {
-        Place::Folder(folder) => files_in(folder)?,
+        Place::Folder(folder) => files_in(folder).map_err(|e| {
+            Error::config(format!(
+                "{e}; it needs train, val and test, each as {}",
+                ENDINGS.join(", ")
+            ))
+        })?,
         Place::Files(files) => files.clone(),
     };
     let (mut parts, hash) = read_files(&files, limit)?;

@@ -96,7 +96,7 @@ pub(super) fn check_rows(
     // Checked for all, also where a label is missing: a NaN means that the model has diverged.
     if let Some(i) = predictions.iter().position(|p| p.is_nan()) {
         return Err(Error::data(format!(
-            "prediction {} of row {} is NaN; the model has diverged",
+            "prediction {} of row {} is NaN; the model has diverged: lower the rate",
             i % width,
             i / width
         )));

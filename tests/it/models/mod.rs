@@ -7,6 +7,7 @@ mod laws;
 mod presets;
 mod refusals;
 
+#[cfg(feature = "parquet")]
 pub use presets::preset;
 
 use hdse::data::{Edges, Matrix, Values};

@@ -113,3 +113,17 @@ fn burn_stays_in_nn_and_train() {
         }
     }
 }
+
+#[test]
+fn presets_fit_their_sets() {
+    for folder in ["configs", "configs/reference"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in files.filter(|path| path.extension().is_some_and(|ending| ending == "toml")) {
+            let config = Config::read(&path, &[]).unwrap();
+            let task = hdse::data::sets::by_name(&config.data.set).unwrap().entry().task;
+            hdse::train::fit::check(&config, task, hdse::MemoryLimit(1 << 30))
+                .unwrap_or_else(|e| panic!("{}: {e:#}", path.display()));
+        }
+    }
+}
