@@ -489,6 +489,24 @@ fn a_file_that_changed_meanwhile_is_fetched_anew() {
     assert!(last.range.is_some());
 }
 
+#[test]
+fn a_whole_file_that_changed_meanwhile_is_fetched_anew() {
+    let (_, server, fetched) = scene(100);
+    let fetch = || hdse(fetched.path(), &[&server], &["fetch", "cluster"]);
+    server.fault("/cluster/val.jsonl", Fault::Status(403));
+    bad(&mut fetch(), 1);
+    assert!(fetched.path().join("cluster.part/train.jsonl").exists());
+    // What has come whole is not asked for again.
+    server.fault("/cluster/val.jsonl", Fault::Status(403));
+    bad(&mut fetch(), 1);
+    assert_eq!(server.asked("train.jsonl").len(), 1);
+    let newer = home(102);
+    let next = Server::mirror(newer.path());
+    server.set(|state| state.files = std::mem::take(&mut next.state.lock().unwrap().files));
+    good(&mut fetch());
+    assert_same(fetched.path(), newer.path());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_killed_fetch_goes_on_too() {
@@ -674,7 +692,8 @@ fn files_are_imported_under_their_plain_names() {
         std::fs::read_to_string(at("test.jsonl")).unwrap().replace("\"y\": [", "\"y\": [9, ");
     std::fs::write(at("train-00001-of-00002-2c3d.jsonl.gz"), gzipped(&broken)).unwrap();
     let error = bad(&mut import_command(&home, &paths, &["--force"]), 1);
-    assert!(error.contains("train-00001-of-00002.jsonl.gz: row 0 (from 0): "), "{error}");
+    let start = "error: set `cluster`: train-00001-of-00002.jsonl.gz: row 0 (from 0): ";
+    assert!(error.starts_with(start), "{error}");
     good(&mut hdse(home.path(), &[], &["check", "cluster"]));
 
     // Another machine takes the folder over as it is, and by way of a mirror.

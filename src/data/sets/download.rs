@@ -116,6 +116,34 @@ pub(super) fn download(
     expected: Option<&Expected>,
     listener: &dyn Listener,
 ) -> Result<Pinned, Failure> {
+    let mut has_old_bytes = length(to) > 0;
+    loop {
+        complete(url, to, expected, listener)?;
+        let mut file = Pinned::of(to).map_err(Failure::Here)?;
+        match expected {
+            Some(expected) if file.sha256 != expected.sha256 => {
+                discard(to);
+                // Those of an earlier run may be of a file that was replaced since.
+                if !std::mem::take(&mut has_old_bytes) {
+                    let cause = format!("SHA-256 is {}, not {}", file.sha256, expected.sha256);
+                    return Err(of_source(url, cause));
+                }
+            }
+            _ => {
+                file.url = Some(url.to_string());
+                return Ok(file);
+            }
+        }
+    }
+}
+
+/// Asks until all bytes are there.
+fn complete(
+    url: &str,
+    to: &Path,
+    expected: Option<&Expected>,
+    listener: &dyn Listener,
+) -> Result<(), Failure> {
     let (mut failures, mut furthest) = (0, length(to));
     while let Err(trouble) = attempt(url, to, expected, listener) {
         let (cause, asked) = match trouble {
@@ -133,16 +161,7 @@ pub(super) fn download(
         listener.note(&format!("{}: {cause}; trying again", file_name(to)));
         pause(wait, to, listener)?;
     }
-    let mut file = Pinned::of(to).map_err(Failure::Here)?;
-    if let Some(expected) = expected
-        && file.sha256 != expected.sha256
-    {
-        discard(to);
-        let cause = format!("SHA-256 is {}, not {}", file.sha256, expected.sha256);
-        return Err(of_source(url, cause));
-    }
-    file.url = Some(url.to_string());
-    Ok(file)
+    Ok(())
 }
 
 /// Waits, unless the work is to stop.

@@ -11,9 +11,8 @@ use std::path::PathBuf;
 use super::download::{Expected, Failure, download};
 use super::install::{self, Installed, Listener, Site};
 use super::names::{self, Name, file_name};
-use super::{Dataset, Entry, LABEL, Manifest, Pinned, SPLITS, sources};
+use super::{Dataset, Entry, LABEL, Manifest, Pinned, SPLITS, folder, sources};
 use crate::data::store::remove;
-use crate::error::Context as _;
 use crate::{Error, MemoryLimit, Result};
 
 /// How to fetch a set.
@@ -77,7 +76,7 @@ pub fn fetch(set: &dyn Dataset, options: &Fetch, listener: &dyn Listener) -> Res
         install::refuse_generated(entry)?;
         let folder = install::place(entry, &options.home);
         let there = || -> Result<Option<Installed>> {
-            if options.force || !install::is_complete(&folder) {
+            if options.force || folder::files_in(&folder).is_err() {
                 return Ok(None);
             }
             let splits = install::load(set, &folder, options.limit)?;
@@ -106,7 +105,7 @@ pub fn fetch(set: &dyn Dataset, options: &Fetch, listener: &dyn Listener) -> Res
         }
         installed
     };
-    work().context(|| format!("set `{}`", entry.name))
+    work().map_err(|error| install::of_set(error, entry))
 }
 
 /// Why a set can't be fetched, and what to do.

@@ -9,9 +9,8 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::names::{self, Files, Name, file_name};
-use super::{Dataset, Entry, LABEL, LoadOptions, Manifest, Pinned, Splits, folder};
+use super::{Dataset, Entry, LABEL, LoadOptions, Manifest, Pinned, Splits};
 use crate::data::store::remove;
-use crate::error::Context as _;
 use crate::monitor::{self, Monitor};
 use crate::{Error, MemoryLimit, Result};
 
@@ -83,7 +82,7 @@ pub fn import(set: &dyn Dataset, options: &Import, listener: &dyn Listener) -> R
         site.clear()?;
         installed
     };
-    work().context(|| format!("set `{}`", entry.name))
+    work().map_err(|error| of_set(error, entry))
 }
 
 /// Files to import.
@@ -329,15 +328,15 @@ pub(super) fn load(set: &dyn Dataset, folder: &Path, limit: MemoryLimit) -> Resu
     set.load(&LoadOptions { path, limit, ..LoadOptions::default() })
 }
 
+/// Says which set an error is about, as loading does itself.
+pub(super) fn of_set(error: Error, entry: &Entry) -> Error {
+    let name = format!("set `{}`", entry.name);
+    if error.to_string() == name { error } else { error.context(name) }
+}
+
 pub(super) fn refuse_generated(entry: &Entry) -> Result<()> {
     if entry.generated {
         return Err(Error::config("it is generated and needs no files"));
     }
     Ok(())
-}
-
-/// Whether the folder of a set has all its files.
-#[cfg(feature = "fetch")]
-pub(super) fn is_complete(folder: &Path) -> bool {
-    folder::files_in(folder).is_ok()
 }
