@@ -70,7 +70,7 @@ impl Error {
     }
 
     /// The same, where something is left to go on from.
-    #[cfg(all(feature = "cli", feature = "train"))]
+    #[cfg(any(feature = "fetch", all(feature = "cli", feature = "train")))]
     pub(crate) fn interrupted_but(message: impl Into<String>) -> Self {
         Error::new(Kind::Interrupted, message)
     }

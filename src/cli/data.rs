@@ -1,14 +1,16 @@
 //! `hdse data`: data sets to train on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::input::NameParser;
-use super::list;
 use super::output::{Output, count, object, thousands};
-use crate::data::sets::{self, Columns, Entry, LoadOptions, SPLITS, Splits, Statistics};
+use super::{fetch, list};
+use crate::data::sets::{
+    self, Columns, Entry, LoadOptions, Pinned, SPLITS, Splits, Statistics, sources,
+};
 use crate::graph::Repairs;
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
@@ -31,20 +33,24 @@ enum Verb {
     Info(Name),
     /// Load a set and compare it with what is published; exit code 1 if it can't be used
     Check(Check),
+    /// Fetch a set over the network into the folder of all sets; goes on where it was interrupted
+    Fetch(fetch::Fetch),
+    /// Put files of a set that are at hand into the folder of all sets
+    Import(fetch::Import),
 }
 
 #[derive(clap::Args)]
-struct Name {
+pub(super) struct Name {
     /// The set (`hdse data list`)
     #[arg(value_name = "NAME", value_parser = NameParser::Sets)]
-    name: String,
+    pub(super) name: String,
 }
 
 #[derive(clap::Args)]
 struct Check {
     #[command(flatten)]
     name: Name,
-    /// The folder with its train, val and test files; by default one inside the folder HDSE_DATA names
+    /// The folder with its train, val and test files; by default one inside the folder of all sets
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// Graphs to generate for training, validation and test
@@ -60,6 +66,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         Verb::List { markdown } => list::sets().print(*markdown, output),
         Verb::Info(name) => info(sets::by_name(&name.name)?.entry(), output),
         Verb::Check(options) => check(options, limit, output),
+        Verb::Fetch(options) => fetch::fetch(options, limit, output),
+        Verb::Import(options) => fetch::import(options, limit, output),
     }
 }
 
@@ -93,6 +101,15 @@ fn info(entry: &Entry, output: &Output) -> Result<()> {
             format!("train, val, test (.parquet, .jsonl, .jsonl.gz) in HDSE_DATA/{folder}")
         }
     };
+    let source = sources::of(entry.name);
+    let urls = source.map(|source| source.urls).unwrap_or_default();
+    let fetched = match source {
+        None => "not needed".to_string(),
+        Some(source) if urls.is_empty() => {
+            format!("not by itself: {} ({})", source.remark, source.page)
+        }
+        Some(source) => format!("{}, from {}", source.remark, source.page),
+    };
     output.result(
         || {
             object([
@@ -108,6 +125,7 @@ fn info(entry: &Entry, output: &Output) -> Result<()> {
                 ("licence", json!(entry.licence)),
                 ("citation", json!(entry.citation)),
                 ("source", json!(entry.source)),
+                ("urls", json!(urls)),
             ])
         },
         || {
@@ -120,6 +138,7 @@ fn info(entry: &Entry, output: &Output) -> Result<()> {
                 ("nodes per graph", format!("{:.2}", published.mean_nodes)),
                 ("arcs per graph", format!("{:.2}", published.mean_arcs)),
                 ("files", files),
+                ("fetched", fetched),
                 ("licence", entry.licence.to_string()),
                 ("citation", entry.citation.to_string()),
                 ("source", entry.source.to_string()),
@@ -140,20 +159,33 @@ fn check(options: &Check, limit: MemoryLimit, output: &Output) -> Result<()> {
         limit,
         ..LoadOptions::of_user()
     })?;
+    report(entry, &splits, None, output)
+}
+
+/// Puts a set beside what is published, and says where it lies if that is news.
+pub(super) fn report(
+    entry: &Entry,
+    splits: &Splits,
+    place: Option<(&Path, &[Pinned])>,
+    output: &Output,
+) -> Result<()> {
     let found = splits.statistics();
-    let notes = notes(&splits);
+    let notes = notes(splits);
     output.result(
         || {
             let notes: Vec<Value> =
                 notes.iter().map(|(number, what)| json!({"count": number, "what": what})).collect();
-            object([
+            let place = place.map(|(folder, files)| {
+                [("folder", json!(folder.display().to_string())), ("files", json!(files))]
+            });
+            object(place.into_iter().flatten().chain([
                 ("name", json!(entry.name)),
                 ("found", json!(found)),
                 ("published", json!(entry.published)),
                 ("label", json!(splits.label)),
                 ("notes", json!(notes)),
                 ("blake3", json!(splits.hash)),
-            ])
+            ]))
         },
         || {
             let mut text = format!("{:<15}  {:>12}  {:>12}\n", entry.name, "here", "published");
@@ -166,6 +198,9 @@ fn check(options: &Check, limit: MemoryLimit, output: &Output) -> Result<()> {
             text += &format!("blake3  {}\n", splits.hash);
             for (number, what) in &notes {
                 text += &format!("note    {}\n", count(*number, what));
+            }
+            if let Some((folder, _)) = place {
+                text += &format!("folder  {}\n", folder.display());
             }
             text
         },

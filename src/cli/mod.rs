@@ -15,6 +15,7 @@ mod estimate;
 mod eval;
 #[cfg(feature = "train")]
 mod export;
+mod fetch;
 mod graph;
 mod input;
 mod list;
@@ -78,7 +79,7 @@ enum Verb {
     Coarsen(coarsen::Options),
     /// Import, inspect, check and convert single graphs
     Graph(graph::Options),
-    /// Data sets to train on: what there is, and whether files hold what they should
+    /// Data sets to train on: what there is, getting them, and whether files hold what they should
     Data(data::Options),
     /// Join the files of `hdse encode --shard` into what one run would have written
     Merge(merge::Options),

@@ -51,22 +51,48 @@ impl Progress {
             total => ProgressBar::new(total),
         };
         bar.set_draw_target(target);
-        let template = match total {
+        let progress = Progress { bar };
+        progress.set_style(&match total {
             0 | 1 => format!("{{spinner}} {unit} {{elapsed}}"),
             _ => {
                 format!("{{bar:30}} {{human_pos}}/{{human_len}} {unit}, {{rate}}, {{eta}} left")
             }
-        };
-        if let Ok(style) = ProgressStyle::with_template(&template) {
+        });
+        if visible {
+            progress.bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        progress
+    }
+
+    fn set_style(&self, template: &str) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
                 let _ = write!(text, "{:.0}/s", state.per_sec());
             };
-            bar.set_style(style.with_key("rate", rate));
+            self.bar.set_style(style.with_key("rate", rate));
         }
-        if visible {
-            bar.enable_steady_tick(Duration::from_millis(200));
+    }
+
+    /// Starts anew with the bytes of a file, `done` of which are there.
+    pub(super) fn begin_file(&self, name: &str, done: u64, total: Option<u64>) {
+        self.bar.reset();
+        // Names are those of splits, which are no templates.
+        self.set_style(&match total {
+            Some(_) => format!(
+                "{{bar:30}} {{bytes}}/{{total_bytes}} of {name}, {{bytes_per_sec}}, {{eta}} left"
+            ),
+            None => format!("{{spinner}} {{bytes}} of {name}, {{bytes_per_sec}}"),
+        });
+        if let Some(total) = total {
+            self.bar.set_length(total);
         }
-        Progress { bar }
+        self.bar.set_position(done);
+        self.bar.reset_eta();
+    }
+
+    /// Lets something be printed without mixing it with the bar.
+    pub(super) fn aside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
     }
 
     /// Shows a line above the bar, or on standard error where there is none.

@@ -29,7 +29,12 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn transcripts() {
-    trycmd::TestCases::new().case("tests/cli/*.trycmd").case("README.md").run();
+    let cases = trycmd::TestCases::new();
+    cases.case("tests/cli/*.trycmd").case("README.md");
+    if !cfg!(feature = "fetch") {
+        cases.skip("tests/cli/fetch.trycmd");
+    }
+    cases.run();
 }
 
 /// Several windows of work and several Parquet row groups: 600 graphs, 20 MB of distances.

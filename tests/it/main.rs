@@ -7,6 +7,8 @@ mod cli;
 mod conformance;
 mod distance;
 mod encoding;
+#[cfg(all(feature = "cli", feature = "parquet", feature = "fetch"))]
+mod fetch;
 mod golden;
 #[cfg(all(feature = "cli", feature = "train"))]
 mod mistakes;

@@ -8,25 +8,74 @@ use rayon::prelude::*;
 
 use super::{Columns, Entry, Level, Parts, Target, Task};
 use crate::data::{Matrix, Sample, Values};
-use crate::error::Context as _;
 use crate::{Error, Result};
 
-/// Checks every sample of the three splits; `places` name these in errors.
+/// Files of a split in order, each with its number of rows.
+pub(super) type Rows = Vec<(String, usize)>;
+
+/// What is wrong with files: told together, so that they can be mended in one go.
+#[derive(Default)]
+pub(super) struct Problems {
+    first: Vec<Error>,
+    count: usize,
+}
+
+impl Problems {
+    /// As many are told as fit on a screen.
+    const TOLD: usize = 20;
+
+    pub(super) fn push(&mut self, problem: Error) {
+        self.count += 1;
+        if self.first.len() < Problems::TOLD {
+            self.first.push(problem);
+        }
+    }
+
+    /// An error if there are any.
+    pub(super) fn into_result(mut self) -> Result<()> {
+        match self.count {
+            0 => Ok(()),
+            1 => Err(self.first.remove(0)),
+            count => {
+                let mut text = format!("{count} problems");
+                self.first.iter().for_each(|problem| text += &format!("\n  {problem:#}"));
+                if count > self.first.len() {
+                    text += &format!("\n  and {} more", count - self.first.len());
+                }
+                Err(Error::data(text))
+            }
+        }
+    }
+}
+
+/// Checks every sample of the three splits; `rows` says which files they are from.
 pub(super) fn every(
     parts: &mut Parts,
-    places: &[String; 3],
+    rows: &[Rows; 3],
+    problems: &mut Problems,
     check: impl Fn(&mut Sample) -> Result<()> + Sync,
-) -> Result<()> {
-    for (part, place) in parts.iter_mut().zip(places) {
-        // Collected in order, so that the first bad row is the one reported.
-        let results: Vec<Result<()>> = part
+) {
+    for (part, rows) in parts.iter_mut().zip(rows) {
+        let found: Vec<(usize, Error)> = part
             .par_iter_mut()
             .enumerate()
-            .map(|(row, sample)| check(sample).context(|| format!("{place}: row {row} (from 0)")))
+            .filter_map(|(row, sample)| Some((row, check(sample).err()?)))
             .collect();
-        results.into_iter().collect::<Result<()>>()?;
+        for (row, problem) in found {
+            problems.push(problem.context(place(row, rows)));
+        }
     }
-    Ok(())
+}
+
+/// The file and row of a sample.
+fn place(mut row: usize, rows: &Rows) -> String {
+    for (file, count) in rows {
+        if row < *count {
+            return format!("{file}: row {row} (from 0)");
+        }
+        row -= count;
+    }
+    format!("row {row} (from 0)")
 }
 
 /// A sample of a listed set: the features its entry declares, and targets of its task.
@@ -243,7 +292,7 @@ fn targets(sample: &mut Sample, task: Task) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dataset as _, block_model, molecules, superpixels};
+    use super::super::{Dataset as _, SPLITS, block_model, molecules, superpixels};
     use super::*;
     use crate::data::{ReadOptions, read_bytes};
 
@@ -252,8 +301,10 @@ mod tests {
         let text = format!(r#"{{"num_nodes": 3, "edge_index": [[0, 1], [1, 2]], {columns}}}"#);
         let set = read_bytes("a.jsonl", text.into(), &ReadOptions::default())?;
         let mut parts = [set.samples, Vec::new(), Vec::new()];
-        let places = ["train", "val", "test"].map(String::from);
-        every(&mut parts, &places, |sample| listed(sample, entry))?;
+        let rows = SPLITS.map(|split| vec![(split.to_string(), 1)]);
+        let mut problems = Problems::default();
+        every(&mut parts, &rows, &mut problems, |sample| listed(sample, entry));
+        problems.into_result()?;
         Ok(parts[0].remove(0))
     }
 
@@ -367,5 +418,36 @@ mod tests {
             assert!(error.is_data());
             assert!(format!("{error:#}").contains(expected), "{columns}: {error:#}");
         }
+    }
+
+    #[test]
+    fn problems_are_told_together() {
+        let rows: [Rows; 3] =
+            [vec![("a".into(), 2), ("b".into(), 40)], vec![("v".into(), 1)], vec![("t".into(), 1)]];
+        let line = r#"{"num_nodes": 1, "edge_index": [[], []], "y": 0}"#.to_string() + "\n";
+        let samples = |count: usize| {
+            let text = line.repeat(count);
+            read_bytes("a.jsonl", text.into(), &ReadOptions::default()).unwrap().samples
+        };
+        let tell = |wrong: fn(usize) -> bool| {
+            let mut parts = [samples(42), samples(1), samples(1)];
+            for (i, sample) in parts.iter_mut().flatten().enumerate() {
+                sample.y = Some(Values::Int(vec![i as i64]));
+            }
+            let mut problems = Problems::default();
+            every(&mut parts, &rows, &mut problems, |sample| match &sample.y {
+                Some(Values::Int(y)) if wrong(y[0] as usize) => Err(Error::data("bad")),
+                _ => Ok(()),
+            });
+            problems.into_result().map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(tell(|_| false), Ok(()));
+        assert_eq!(tell(|i| i == 3), Err("b: row 1 (from 0): bad".into()));
+        let expected = "3 problems\n  a: row 0 (from 0): bad\n  b: row 0 (from 0): bad\n  \
+                        t: row 0 (from 0): bad";
+        assert_eq!(tell(|i| [0, 2, 43].contains(&i)), Err(expected.into()));
+        let all = tell(|_| true).unwrap_err();
+        assert!(all.starts_with("44 problems\n"), "{all}");
+        assert!(all.ends_with("b: row 17 (from 0): bad\n  and 24 more"), "{all}");
     }
 }

@@ -1,8 +1,10 @@
 //! Sets in files: one per split, in a folder of the set.
 //!
 //! `train`, `val` and `test`, each ending in `.parquet`, `.jsonl` or `.jsonl.gz`, with the columns of every
-//! graph set (`num_nodes`, `edge_index`, `node_feat`, `edge_attr`, `pos`, `y`). Who makes a copy that is not
-//! the official one says so in the first line of `label.txt` beside them, for instance `regenerated`.
+//! graph set (`num_nodes`, `edge_index`, `node_feat`, `edge_attr`, `pos`, `y`); a split may be cut into
+//! several files. Who makes a copy that is not the official one says so in the first line of `label.txt`
+//! beside them, for instance `regenerated`. Files that were fetched or imported must still have the bytes
+//! they had then.
 //!
 //! ```no_run
 //! use hdse::data::sets::{Level, Place, Target, Task, load_own};
@@ -14,15 +16,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    Dataset, Entry, LoadOptions, Parts, SPLITS, Splits, Statistics, Task, check, statistics,
-};
-use crate::data::{Matrix, ReadOptions, Sample, Values, read};
+use super::check::{Problems, Rows};
+use super::manifest::Manifest;
+use super::names::{self, Files, file_name};
+use super::{Dataset, Entry, LoadOptions, Parts, Splits, Statistics, Task, check, statistics};
+use crate::data::{Matrix, ReadOptions, Sample, Values};
 use crate::error::Context as _;
 use crate::{Error, MemoryLimit, Result};
-
-/// What the files of a split may end in.
-const ENDINGS: [&str; 3] = ["parquet", "jsonl", "jsonl.gz"];
 
 /// A listed set that is read from files.
 pub struct FromFiles {
@@ -46,8 +46,11 @@ impl Dataset for FromFiles {
             }
             let folder = find(&self.entry, options)?;
             let files = files_in(&folder).map_err(|e| explain(e, &self.entry))?;
-            let (mut parts, hash) = read_files(&files, options.limit)?;
-            check_listed(&self.entry, &mut parts, &files.map(|file| file_name(&file)))?;
+            let mut read = Read::new(&files, file_name, options.limit)?;
+            Manifest::of_folder(&folder)?.check(self.entry.name, &read.hashes)?;
+            let check = |sample: &mut Sample| check::listed(sample, &self.entry);
+            read.check(check)?;
+            let Read { parts, hash, .. } = read;
             let declared = declared_label(&folder)?;
             let origin = declared.as_deref().or((self.origin)(&parts));
             let found = Statistics::of(&parts);
@@ -77,25 +80,19 @@ pub fn load_own(place: &Place, task: Task, limit: MemoryLimit) -> Result<Splits>
         Place::Folder(folder) => files_in(folder).map_err(|e| {
             Error::config(format!(
                 "{e}; it needs train, val and test, each as {}",
-                ENDINGS.join(", ")
+                names::ENDINGS.join(", ")
             ))
         })?,
-        Place::Files(files) => files.clone(),
+        Place::Files(files) => files.each_ref().map(|file| vec![file.clone()]),
     };
-    let (mut parts, hash) = read_files(&files, limit)?;
-    let places = files.map(|file| file.display().to_string());
-    unify(&mut parts);
-    let widths = parts[0].first().map(widths).unwrap_or_default();
-    check::every(&mut parts, &places, |sample| {
+    let mut read = Read::new(&files, |file| file.display().to_string(), limit)?;
+    unify(&mut read.parts);
+    let widths = read.parts[0].first().map(widths).unwrap_or_default();
+    read.check(|sample| {
         same_widths(sample, widths)?;
         check::any(sample, task)
     })?;
-    Ok(splits(parts, task, hash, None))
-}
-
-/// Checks samples of a listed set and brings them into the form that models read.
-pub(super) fn check_listed(entry: &Entry, parts: &mut Parts, places: &[String; 3]) -> Result<()> {
-    check::every(parts, places, |sample| check::listed(sample, entry))
+    Ok(splits(read.parts, task, read.hash, None))
 }
 
 /// Checked samples as splits.
@@ -106,7 +103,7 @@ pub(super) fn splits(parts: Parts, task: Task, hash: String, label: Option<Strin
 
 /// What `label.txt` beside the files says of them, in its first line: who makes a copy knows best.
 fn declared_label(folder: &Path) -> Result<Option<String>> {
-    let path = folder.join("label.txt");
+    let path = folder.join(super::LABEL);
     if !path.is_file() {
         return Ok(None);
     }
@@ -136,49 +133,69 @@ fn explain(error: Error, entry: &Entry) -> Error {
     Error::config(format!(
         "{error}; it needs train, val and test, each as .parquet, .jsonl or .jsonl.gz, in the folder \
          given with `--path` (`data.path` in a configuration) or in {folder}/ inside the folder that \
-         HDSE_DATA names; it comes from {}, and `hdse data info {}` says more",
-        entry.source, entry.name
+         HDSE_DATA names; `hdse data fetch {0}` or `hdse data import {0}` puts them there, and \
+         `hdse data info {0}` says more",
+        entry.name
     ))
 }
 
 /// The files of the three splits.
-fn files_in(folder: &Path) -> Result<[PathBuf; 3]> {
+pub(super) fn files_in(folder: &Path) -> Result<Files> {
     if !folder.is_dir() {
         return Err(Error::config(format!("there is no folder {}", folder.display())));
     }
-    let [train, val, test] = SPLITS.map(|split| file_of(folder, split));
-    Ok([train?, val?, test?])
+    names::group(names::in_folder(folder)?, &folder.display().to_string())
 }
 
-fn file_of(folder: &Path, split: &str) -> Result<PathBuf> {
-    let candidates = ENDINGS.map(|ending| folder.join(format!("{split}.{ending}")));
-    let mut there = candidates.into_iter().filter(|path| path.is_file());
-    match (there.next(), there.next()) {
-        (Some(file), None) => Ok(file),
-        (Some(first), Some(second)) => Err(Error::config(format!(
-            "{} and {} are both there; keep one",
-            first.display(),
-            file_name(&second)
-        ))),
-        (None, _) => Err(Error::config(format!("no {split} file in {}", folder.display()))),
+/// What was read from files.
+struct Read {
+    parts: Parts,
+    /// Which rows came from which file.
+    rows: [Rows; 3],
+    /// blake3 of every file.
+    hashes: Vec<(String, String)>,
+    /// blake3 of all.
+    hash: String,
+    problems: Problems,
+}
+
+impl Read {
+    /// Reads all files. Those that can't be are problems to be told with the others; `name` is what a
+    /// file is called in these.
+    fn new(files: &Files, name: fn(&Path) -> String, limit: MemoryLimit) -> Result<Read> {
+        let mut hasher = blake3::Hasher::new();
+        let options = ReadOptions { limit, ..ReadOptions::default() };
+        let mut read = Read {
+            parts: Default::default(),
+            rows: Default::default(),
+            hashes: Vec::new(),
+            hash: String::new(),
+            problems: Problems::default(),
+        };
+        for (split, files) in files.iter().enumerate() {
+            for file in files {
+                let set = match crate::data::read(&file.to_string_lossy(), &options) {
+                    Err(error) if error.is_data() => {
+                        read.problems.push(error);
+                        continue;
+                    }
+                    result => result?,
+                };
+                hasher.update(set.hash.as_bytes());
+                read.hashes.push((file_name(file), set.hash));
+                read.rows[split].push((name(file), set.samples.len()));
+                read.parts[split].extend(set.samples);
+            }
+        }
+        read.hash = hasher.finalize().to_hex().to_string();
+        Ok(read)
     }
-}
 
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The samples of three files, and a hash of all bytes.
-fn read_files(files: &[PathBuf; 3], limit: MemoryLimit) -> Result<(Parts, String)> {
-    let mut hasher = blake3::Hasher::new();
-    let mut parts = [Vec::new(), Vec::new(), Vec::new()];
-    let options = ReadOptions { limit, ..ReadOptions::default() };
-    for (part, file) in parts.iter_mut().zip(files) {
-        let set = read(&file.to_string_lossy(), &options)?;
-        hasher.update(set.hash.as_bytes());
-        *part = set.samples;
+    /// Checks every sample.
+    fn check(&mut self, check: impl Fn(&mut Sample) -> Result<()> + Sync) -> Result<()> {
+        check::every(&mut self.parts, &self.rows, &mut self.problems, check);
+        std::mem::take(&mut self.problems).into_result()
     }
-    Ok((parts, hasher.finalize().to_hex().to_string()))
 }
 
 /// Whether every graph of a set has a column as real numbers is told from all of them: JSON writes 1.0 as 1.
@@ -226,7 +243,7 @@ fn same_widths(sample: &Sample, expected: Widths) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Level, Target, molecules};
+    use super::super::{Level, SPLITS, Target, molecules};
     use super::*;
 
     const TASK: Task = Task { level: Level::Graph, target: Target::Classes(2) };

@@ -28,12 +28,24 @@
 mod block_model;
 mod check;
 mod community_small;
+#[cfg(feature = "fetch")]
+mod download;
+#[cfg(feature = "fetch")]
+mod fetch;
 mod folder;
+mod install;
+mod manifest;
 mod molecules;
+mod names;
+pub mod sources;
 mod statistics;
 mod superpixels;
 
+#[cfg(feature = "fetch")]
+pub use fetch::{Fetch, fetch, planned};
 pub use folder::{FromFiles, Place, load_own};
+pub use install::{Import, Installed, Listener, import};
+pub use manifest::{Manifest, Pinned};
 pub use statistics::Statistics;
 
 use std::fmt;
@@ -197,11 +209,28 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// As a user's command loads sets: from the folder that `HDSE_DATA` names.
+    /// As a user's command loads sets: from [`user_home`].
     pub fn of_user() -> LoadOptions {
-        let home = std::env::var_os("HDSE_DATA").filter(|value| !value.is_empty());
-        LoadOptions { home: home.map(PathBuf::from), ..LoadOptions::default() }
+        LoadOptions { home: user_home(), ..LoadOptions::default() }
     }
+}
+
+/// The folder of a user's sets: the one that `HDSE_DATA` names, else `hdse` in the platform's folder for
+/// data (`~/.local/share` on Linux, or `XDG_DATA_HOME`).
+pub fn user_home() -> Option<PathBuf> {
+    let variable =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || variable("HOME");
+    variable("HDSE_DATA").or_else(|| {
+        let data = if cfg!(target_os = "macos") {
+            home().map(|home| home.join("Library/Application Support"))
+        } else if cfg!(windows) {
+            variable("LOCALAPPDATA")
+        } else {
+            variable("XDG_DATA_HOME").or_else(|| home().map(|home| home.join(".local/share")))
+        };
+        data.map(|data| data.join("hdse"))
+    })
 }
 
 /// A loaded set.
@@ -221,6 +250,9 @@ pub struct Splits {
     /// blake3 of the files, or of the samples if they were generated, in hexadecimal.
     pub hash: String,
 }
+
+/// The file beside those of the splits that says what they are instead of the official set.
+const LABEL: &str = "label.txt";
 
 /// Names of the splits, in order.
 pub const SPLITS: [&str; 3] = ["train", "val", "test"];
@@ -307,7 +339,10 @@ impl Generated {
             "generate fewer, or raise `--max-memory`",
         )?;
         let mut parts = (self.make)(options.seed, graphs)?;
-        folder::check_listed(&self.entry, &mut parts, &SPLITS.map(String::from))?;
+        let rows = [0, 1, 2].map(|split| vec![(SPLITS[split].to_string(), parts[split].len())]);
+        let mut problems = check::Problems::default();
+        check::every(&mut parts, &rows, &mut problems, |sample| check::listed(sample, &self.entry));
+        problems.into_result()?;
         let hash = super::hash_samples(parts.iter().flatten());
         let found = Statistics::of(&parts);
         let label = statistics::label(&self.entry, &found, Some("regenerated"));
