@@ -31,6 +31,7 @@ pub mod memory;
 pub mod monitor;
 pub mod partition;
 pub mod rng;
+mod spectrum;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -319,6 +319,112 @@ def networkx_propagation(graph: Graph) -> Call:
 # ---- graphs of the libraries
 
 
+# ---- spectral, metis, loukas: as many clusters as a tenth of the nodes
+
+
+def tenth(graph: Graph) -> int:
+    """Clusters of ours with `ratio=0.1`."""
+    from math import ceil
+
+    return min(graph.num_nodes, max(2 if graph.num_nodes >= 4 else 1, ceil(0.1 * graph.num_nodes)))
+
+
+def sklearn_spectral(graph: Graph) -> Call:
+    from sklearn.cluster import SpectralClustering
+
+    adjacency = graph.csr().toarray()
+    tool = SpectralClustering(
+        tenth(graph), affinity="precomputed", assign_labels="kmeans", random_state=0
+    )
+    return lambda: tool.fit_predict(adjacency)
+
+
+def released_spectral(graph: Graph) -> Call:
+    """The form of the code released with the paper: five clusters, a general eigensolver on D - A,
+    k-means by cosine in Python."""
+    import random
+
+    import numpy as np
+
+    adjacency = graph.csr().toarray()
+    count = min(5, graph.num_nodes)
+
+    def cosine(a: np.ndarray, b: np.ndarray) -> float:
+        lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+        return float(np.dot(a, b)) / lengths if lengths else 0.0
+
+    def run() -> list[int]:
+        values, vectors = np.linalg.eig(np.diag(adjacency.sum(axis=1)) - adjacency)
+        order = np.argsort(values.real)[1:count]
+        points = vectors.real[:, order]
+        centres = [points[i] for i in random.sample(range(len(points)), count)]
+        of: list[int] = []
+        for _ in range(100):
+            before, of = of, []
+            for point in points:
+                near = [cosine(point, centre) for centre in centres]
+                of.append(max(range(count), key=lambda c: near[c]))
+            if of == before:
+                break
+            for c in range(count):
+                members = [points[i] for i in range(len(points)) if of[i] == c]
+                centres[c] = np.mean(members, axis=0) if members else centres[c]
+        return of
+
+    return run
+
+
+def released_loukas(graph: Graph) -> Call:
+    """Levels of matchings by algebraic distance, the form that the released code uses."""
+    import numpy as np
+
+    start = graph.csr().toarray()
+
+    def run() -> np.ndarray:
+        weights, target = start.copy(), int(np.ceil(0.1 * graph.num_nodes))
+        of = np.arange(graph.num_nodes)
+        for _ in range(20):
+            n = len(weights)
+            if n <= target:
+                break
+            degrees = np.maximum(weights.sum(axis=1), 1e-12)
+            x = np.random.normal(size=(n, 10)) / np.sqrt(n)
+            for _ in range(20):
+                x = 0.5 * x + 0.5 * (weights @ x) / degrees[:, None]
+            u, v = np.nonzero(np.triu(weights))
+            near = (1 / np.maximum((x[u] - x[v]) ** 2, 1e-6)).min(axis=1).astype(np.float32)
+            taken = np.zeros(n, dtype=bool)
+            to, left = np.arange(n), n
+            for edge in np.argsort(-near):
+                a, b = u[edge], v[edge]
+                if left <= target:
+                    break
+                if not taken[a] and not taken[b]:
+                    taken[a] = taken[b] = True
+                    to[b] = a
+                    left -= 1
+            if n - left <= 2:
+                break
+            to = np.unique(to, return_inverse=True)[1]
+            lift = np.zeros((left, n))
+            lift[to, np.arange(n)] = 1
+            weights = lift @ weights @ lift.T
+            np.fill_diagonal(weights, 0)
+            of = to[of]
+        return of
+
+    return run
+
+
+def pymetis_metis(graph: Graph) -> Call:
+    import pymetis
+
+    rows = graph.csr()
+    tool = pymetis.CSRAdjacency(rows.indptr, rows.indices)
+    count = tenth(graph)
+    return lambda: pymetis.part_graph(count, adjacency=tool, recursive=False)[1]
+
+
 def networkx_graph(graph: Graph) -> Any:
     import networkx as nx
 
@@ -393,4 +499,8 @@ PEERS = [
         0.2,
         LARGE,
     ),
+    Peer("scikit-learn `SpectralClustering`", "spectral", sklearn_spectral, "scikit-learn", 0.2),
+    Peer("the released form, on numpy", "spectral-reference", released_spectral, "numpy", 0.2),
+    Peer("the released form, on numpy", "loukas-reference", released_loukas, "numpy", 0.2),
+    Peer("pymetis", "metis", pymetis_metis, "pymetis"),
 ]

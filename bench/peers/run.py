@@ -79,6 +79,12 @@ ROWS = [
     *single_graphs("leiden"),
     Row("label-propagation", "zinc", ZINC, 1000),
     *single_graphs("label-propagation"),
+    *[
+        Row(task, data, file, count)
+        for task in ("spectral", "spectral-reference", "loukas-reference", "metis")
+        for data, file, count in [("zinc", ZINC, 1000), ("pattern", PATTERN, 50)]
+    ],
+    Row("metis", "com-dblp", "com-dblp/dblp.csv.gz", 1, passes=3),
 ]
 
 TASKS = {
@@ -96,10 +102,22 @@ TASKS = {
     "label-propagation": "Every node takes the label most of its neighbours have, until nothing "
     "or next to nothing changes, without a limit on sizes. Quality as for Louvain, though it does "
     "not look for modularity.",
+    "spectral": "k-means on the lowest eigenvectors of the normalised Laplacian, as many clusters "
+    "as a tenth of the nodes. Quality as for Louvain.",
+    "spectral-reference": "The form of the paper's released code: five clusters by the angle of "
+    "eigenvectors of D - A.",
+    "loukas-reference": "The form of the paper's released code: levels of matchings by algebraic "
+    "distance down to a tenth of the nodes.",
+    "metis": "Parts of equal size with few edges between, a tenth as many as nodes.",
 }
 
 # What ours runs, where that is not the default: what the peers do.
-OURS = {"leiden": "leiden:iterations=2", "label-propagation": "label-propagation:max_size=none"}
+OURS = {
+    "leiden": "leiden:iterations=2",
+    "label-propagation": "label-propagation:max_size=none",
+    "spectral-reference": "spectral:clusters=5,variant=reference",
+    "loukas-reference": "loukas:variant=algebraic-jc",
+}
 
 
 @dataclass

@@ -11,6 +11,7 @@ use super::encode::levels_parser;
 use super::input::{IdsFile, InputOptions, NameParser, warn_if_slow};
 use super::output::{Output, count, object};
 use super::progress::Progress;
+use crate::coarsen::loukas::spectral_error;
 use crate::coarsen::{Context, parse};
 use crate::data::{AtomicFile, GraphOut, GraphSet, Sample, format_of_file};
 use crate::distance::MaxDistance;
@@ -39,6 +40,10 @@ pub(super) struct Options {
     /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Tell how well clusters keep the K lowest frequencies of the graphs, too: the restricted spectral
+    /// approximation error, 0 if nothing is lost
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    spectral_error: Option<u16>,
     /// Predict memory, disk and time, and stop
     #[arg(long)]
     estimate: bool,
@@ -132,6 +137,10 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             ids.write(&set, output)?;
         }
     }
+    let errors = match options.spectral_error {
+        Some(vectors) => Some(spectral_errors(&set, &hierarchies, levels, vectors.into(), limit)?),
+        None => None,
+    };
     let qualities: Vec<Quality> = (1..=levels).map(|k| together(&set, &hierarchies, k)).collect();
     output.result(
         || {
@@ -147,6 +156,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             ];
             if levels > 1 {
                 fields.push(("levels", json!(qualities)));
+            }
+            if let Some(errors) = &errors {
+                fields.push(("spectral_error", json!(errors)));
             }
             object(fields.into_iter().chain(output.resources()))
         },
@@ -164,6 +176,15 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
                     100.0 * quality.cut_fraction,
                     quality.imbalance,
                 );
+                if let Some((mean, worst)) = errors.as_ref().map(|errors| errors[k]) {
+                    let _ = match set.samples.len() {
+                        1 => writeln!(text, "spectral error {mean:.4}"),
+                        _ => writeln!(
+                            text,
+                            "spectral error {mean:.4} on average, {worst:.4} at most"
+                        ),
+                    };
+                }
             }
             let wrote = options.output.as_ref().map_or_else(
                 || "nothing written; name a file with -o".to_string(),
@@ -230,6 +251,27 @@ fn hierarchy_json(hierarchy: &Hierarchy, coarsener: &str) -> String {
         "stopped_early": hierarchy.built().len() < hierarchy.levels(),
     });
     format!("{value}\n")
+}
+
+/// How far low frequencies are lost at every level: mean over graphs, and the most.
+fn spectral_errors(
+    set: &GraphSet,
+    hierarchies: &[Hierarchy],
+    levels: usize,
+    vectors: usize,
+    limit: MemoryLimit,
+) -> Result<Vec<(f64, f64)>> {
+    let of_level = |level: usize| {
+        let pairs = set.samples.par_iter().zip(hierarchies);
+        let errors: Vec<f64> = pairs
+            .map(|(sample, hierarchy)| {
+                spectral_error(&sample.graph, &hierarchy.partition(level), vectors, limit)
+            })
+            .collect::<Result<_>>()?;
+        let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+        Ok((mean, errors.into_iter().fold(0.0, f64::max)))
+    };
+    (1..=levels).map(of_level).collect()
 }
 
 /// One figure for a set: clusters and cuts add up, modularity is the mean over graphs, imbalance

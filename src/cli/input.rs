@@ -114,9 +114,12 @@ impl TypedValueParser for NameParser {
                 Box::new(coarsen::ALL.iter().map(move |entry| value(entry.name, entry.summary)))
             }
             #[cfg(feature = "train")]
-            NameParser::Experiments => Box::new(
-                crate::experiments::ALL.iter().map(move |found| value(found.name, found.summary)),
-            ),
+            NameParser::Experiments => {
+                let [name, summary, ..] = super::runtime::LISTED;
+                let all = crate::experiments::ALL.iter();
+                let all = all.map(|experiment| (experiment.name, experiment.summary));
+                Box::new(all.chain([(name, summary)]).map(move |(name, help)| value(name, help)))
+            }
             NameParser::Sets => Box::new(
                 sets::ALL.iter().map(move |set| value(set.entry().name, set.entry().summary)),
             ),

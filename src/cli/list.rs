@@ -92,9 +92,10 @@ fn experiments() -> Table {
             format!("configs/{}.toml", experiment.config),
         ]
     };
+    let others = super::runtime::LISTED.map(String::from).to_vec();
     Table {
         head: vec!["name", "what it is", "time", "rows", "configuration"],
-        rows: crate::experiments::ALL.iter().map(row).collect(),
+        rows: crate::experiments::ALL.iter().map(row).chain([others]).collect(),
     }
 }
 

@@ -26,6 +26,8 @@ mod predict;
 mod progress;
 #[cfg(feature = "train")]
 mod reproduce;
+#[cfg(feature = "train")]
+mod runtime;
 mod store;
 #[cfg(feature = "train")]
 mod train;

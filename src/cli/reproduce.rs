@@ -11,6 +11,7 @@ use serde_json::json;
 use super::input::NameParser;
 use super::output::{Output, count, object, thousands};
 use super::progress::{self, Progress};
+use super::runtime;
 use super::train::{DataRecord, Run, Seeds, create, hash, load, moments, open, prepare};
 use crate::config::Config;
 use crate::data::AtomicFile;
@@ -51,6 +52,13 @@ struct Done<'a> {
 }
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    if let Some(page) = &options.page {
+        // Not after hours.
+        drop(AtomicFile::create(page, true)?);
+    }
+    if options.experiment == runtime::NAME {
+        return runtime::run(options.page.as_deref(), limit, output);
+    }
     let experiment = experiments::by_name(&options.experiment)?;
     let rows = experiment.choose(&options.rows)?;
     let seeds = options.seeds.unwrap_or(experiment.seeds);
@@ -58,11 +66,6 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let epochs = options.epochs.map_or(String::new(), |epochs| format!("-{epochs}-epochs"));
         Path::new("runs").join(format!("{}{epochs}", experiment.name))
     });
-    if let Some(page) = &options.page {
-        // Not after hours.
-        drop(AtomicFile::create(page, true)?);
-    }
-
     let mut runs = Vec::new();
     let mut record = None;
     for row in &rows {

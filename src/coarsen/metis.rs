@@ -34,6 +34,7 @@ use ::metis::{Idx, option};
 
 use super::parts::{self, Parts};
 use super::{Coarsener, Context, Entry, Parameter};
+use crate::monitor::check;
 use crate::{Error, Graph, Partition, Result};
 
 /// METIS; see the [module documentation](self).
@@ -118,6 +119,9 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
+/// Parts that METIS makes in one call, at most.
+const AT_ONCE: usize = 8192;
+
 /// Held from seeding the C library's generator until METIS has drawn the last number from it.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -131,8 +135,7 @@ impl Coarsener for Metis {
         let mut labels = match graph.num_edges() {
             // Nothing to cut.
             0 => (0..n).map(|node| (node * count / n) as u32).collect(),
-            _ if count == 1 => vec![0; n],
-            _ => self.call(graph, count, context)?,
+            _ => self.partition(graph, count, context)?,
         };
         fill_empty_parts(graph, &mut labels, count);
         Ok(Partition::by_first_node(&labels))
@@ -156,6 +159,36 @@ impl Coarsener for Metis {
 }
 
 impl Metis {
+    /// `count` parts, some of them perhaps empty. Very many are made in two steps, which is faster, and METIS loses
+    /// its way with shares of a millionth.
+    fn partition(&self, graph: &Graph, count: usize, context: &Context<'_>) -> Result<Vec<u32>> {
+        check(context.monitor)?;
+        if count == 1 || graph.num_edges() == 0 {
+            return Ok(vec![0; graph.num_nodes()]);
+        }
+        if count <= AT_ONCE {
+            return self.call(graph, count, context);
+        }
+        let pieces = Partition::by_first_node(&self.call(graph, AT_ONCE, context)?);
+        let members = pieces.members();
+        let mut labels = vec![0; graph.num_nodes()];
+        let (mut seen, mut first) = (0, 0);
+        for piece in 0..pieces.num_clusters() as u32 {
+            let nodes = members.of(piece);
+            seen += nodes.len();
+            // As many parts as there are nodes for so far, and one is left for every further piece.
+            let spare = count - first - (pieces.num_clusters() - 1 - piece as usize);
+            let share = (seen * count / graph.num_nodes()).saturating_sub(first);
+            let parts = share.clamp(1, nodes.len().min(spare));
+            let within = self.partition(&graph.induced(nodes)?, parts, context)?;
+            for (&node, part) in nodes.iter().zip(within) {
+                labels[node as usize] = first as u32 + part;
+            }
+            first += parts;
+        }
+        Ok(labels)
+    }
+
     /// Hands the graph to METIS. [`Graph`] is symmetric and has no loops, without which METIS may
     /// crash; here sizes are checked, and weights become whole numbers whose sum fits.
     fn call(&self, graph: &Graph, count: usize, context: &Context<'_>) -> Result<Vec<u32>> {
@@ -273,6 +306,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn very_many_parts_are_made_in_two_steps() {
+        let graph = ring(40_000);
+        let found =
+            parse("metis:clusters=10000").unwrap().coarsen(&graph, &Context::default()).unwrap();
+        assert_eq!(found.num_clusters(), 10_000);
+        assert!(found.quality(&graph).imbalance < 4.0);
     }
 
     #[test]

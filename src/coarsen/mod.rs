@@ -17,8 +17,10 @@
 //! ```
 
 mod arguments;
+mod kmeans;
 pub mod label_propagation;
 pub mod leiden;
+pub mod loukas;
 pub mod louvain;
 #[cfg(feature = "metis")]
 pub mod metis;
@@ -27,21 +29,24 @@ pub mod newman;
 mod parts;
 pub mod random;
 mod refinement;
+pub mod spectral;
 
 pub use arguments::{Arguments, Parameter};
 pub use label_propagation::{LabelPropagation, MaxSize};
 pub use leiden::Leiden;
+pub use loukas::Loukas;
 pub use louvain::Louvain;
 #[cfg(feature = "metis")]
 pub use metis::Metis;
 pub use newman::{Newman, Ties};
 pub use parts::Parts;
 pub use random::Random;
+pub use spectral::Spectral;
 
 use crate::error::unknown;
 use crate::monitor::Monitor;
 use crate::rng::{Seed, Stream};
-use crate::{Graph, Partition, Result};
+use crate::{Error, Graph, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
 pub const ALL: &[Entry] = &[
@@ -51,6 +56,8 @@ pub const ALL: &[Entry] = &[
     label_propagation::ENTRY,
     #[cfg(feature = "metis")]
     metis::ENTRY,
+    spectral::ENTRY,
+    loukas::ENTRY,
     random::ENTRY,
 ];
 
@@ -126,6 +133,11 @@ pub fn entry(spec: &str) -> Option<&'static Entry> {
 pub fn parse(spec: &str) -> Result<Box<dyn Coarsener>> {
     let (name, arguments) = spec.split_once(':').unwrap_or((spec, ""));
     let entry = entry(spec).ok_or_else(|| {
+        if name == "metis" {
+            return Error::config(
+                "this program was built without METIS; build it with the feature `metis`",
+            );
+        }
         unknown("coarsener", name, ALL.iter().map(|e| e.name), "`hdse list coarseners` shows all")
     })?;
     let mut arguments = Arguments::parse(entry, arguments)?;

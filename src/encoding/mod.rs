@@ -30,14 +30,14 @@
 //! ```
 
 mod degree;
-mod eigen;
 mod laplacian;
 mod random_walk;
 mod relative_walk;
 mod walk;
 
+pub use crate::spectrum::Laplacian;
 pub use degree::{arc_degrees, degrees};
-pub use laplacian::{Laplacian, LaplacianEncoding};
+pub use laplacian::LaplacianEncoding;
 pub use random_walk::random_walk;
 pub use relative_walk::relative_walk;
 pub use walk::{SelfLoops, Walk};

@@ -31,9 +31,9 @@ use reflections::Reflections;
 const NEGLIGIBLE: f64 = 1.0 / (1u64 << 45) as f64;
 
 /// An eigenvalue and its vector of unit length.
-pub(super) struct Pair {
-    pub(super) value: f64,
-    pub(super) vector: Vec<f64>,
+pub(crate) struct Pair {
+    pub(crate) value: f64,
+    pub(crate) vector: Vec<f64>,
 }
 
 /// A symmetric tridiagonal matrix.
@@ -45,7 +45,7 @@ pub(super) struct Tridiagonal {
 
 /// The `count` smallest eigenvalues below `bound`, ascending, with their vectors. `matrix` is
 /// [size, size] with at least its lower triangle filled.
-pub(super) fn smallest(matrix: Vec<f64>, size: usize, count: usize, bound: f64) -> Vec<Pair> {
+pub(crate) fn smallest(matrix: Vec<f64>, size: usize, count: usize, bound: f64) -> Vec<Pair> {
     let (reflections, tridiagonal) = Reflections::new(matrix, size);
     let norm = tridiagonal.norm();
     let blocks: Vec<Block<'_>> = tridiagonal.blocks(NEGLIGIBLE * norm).collect();
@@ -107,7 +107,7 @@ impl Tridiagonal {
 
 /// Sum of products. Four running sums: the processor adds them at a time, and their order is the same
 /// everywhere.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
     let mut sums = [0.0; 4];
     for (a, b) in a.iter().zip(b) {

@@ -1,0 +1,641 @@
+//! `loukas`: contract what the graph's lowest frequencies change least by. Local variation coarsening.
+//!
+//! Let U hold the K lowest eigenvectors of L = D − W, Λ their eigenvalues, and let Π replace every entry of a vector by the mean over its
+//! cluster. A partition keeps the low frequencies well if
+//!
+//! ε = ‖L^½ (I − Π) U Λ^(−½)‖ is small ([`spectral_error`]): then ‖x − Πx‖ ≤ ε‖x‖, lengths by L, for every x that U spans.
+//!
+//! Every set C of nodes adds its own part to that, and sets with a small part per node saved are contracted first:
+//!
+//! cost(C) = ‖L_C^½ (I − Π_C) A‖² / (|C| − 1), where L_C is L with edges inside C as they are, those that leave it counted twice, and
+//! nothing else.
+//!
+//! At first A = U Λ^(−½). Sets are taken in the order of their costs if they do not overlap, until as few clusters are left as were asked for or
+//! no set fits; then the graph is contracted, and sets of clusters are looked at, with A = B (Bᵀ L B)^(−½) for the means B of A. `edges` looks
+//! at the two ends of edges; `neighbourhoods` at nodes with all neighbours, of which those that are taken drop out, and at edges
+//! when no neighbourhood is small enough any more. Where disjoint edges save next to nothing, because a few hubs are in all of them, edges
+//! are joined in the same order without regard to overlap.
+//!
+//! `variant=algebraic-jc` is what the paper's released code uses: edges in the order of max (x(u) − x(v))² over K random vectors x that 20
+//! rounds of x ← ½x + ½D⁻¹Wx made smooth, level by level until one saves at most two nodes. That code cuts off small differences in
+//! single precision, where on dense graphs all edges end up equal; here they are compared as they are.
+//!
+//! Loukas, "Graph reduction with spectral and cut guarantees", JMLR 20, 2019; algebraic distances: Ron, Safro &
+//! Brandt, "Relaxation-based coarsening and multiscale graph organization", Multiscale Model. Simul. 9, 2011.
+//!
+//! * **Complexity**: the eigenvectors as in [`spectral`](super::spectral), then O(Km log m) per level for edges, O(K Σ d²) for neighbourhoods.
+//! * **Determinism**: `algebraic-jc` by seed, the others by the graph alone. Equal costs go by the numbering of nodes.
+//!
+//! ```
+//! use hdse::coarsen::{self, Context};
+//! use hdse::Graph;
+//! let (graph, _) = Graph::from_pairs(6, &[(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (2, 3)])?;
+//! let partition = coarsen::parse("loukas:clusters=2")?.coarsen(&graph, &Context::default())?;
+//! assert_eq!(partition.cluster_of(), [0, 0, 0, 1, 1, 1]);
+//! let error = coarsen::loukas::spectral_error(&graph, &partition, 2, Default::default())?;
+//! assert!(error < 0.5, "{error}");
+//! # Ok::<(), hdse::Error>(())
+//! ```
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::str::FromStr;
+
+use super::parts::{self, Parts};
+use super::{Coarsener, Context, Entry, Parameter};
+use crate::monitor::check;
+use crate::rng::Stream;
+use crate::spectrum::{Laplacian, Matrix, Request, eigen};
+use crate::{Graph, MemoryLimit, Partition, Result};
+
+/// Local variation coarsening; see the [module documentation](self).
+pub struct Loukas {
+    /// How many clusters.
+    pub parts: Parts,
+    /// Which sets of nodes are looked at.
+    pub variant: Variant,
+    /// Eigenvectors, or random vectors, K.
+    pub vectors: usize,
+}
+
+impl Default for Loukas {
+    fn default() -> Self {
+        Loukas { parts: Parts::default(), variant: Variant::Edges, vectors: VECTORS }
+    }
+}
+
+const VECTORS: usize = 10;
+/// Rounds of smoothing of `algebraic-jc`.
+const SWEEPS: usize = 20;
+/// Levels of `algebraic-jc`, and the nodes that a level must save more than.
+const LEVELS: usize = 20;
+const TOO_FEW: usize = 2;
+/// A level that saves less than this part of the nodes does not get far: the graph has hubs.
+const STALLED: usize = 16;
+/// Components up to this size are solved as whole matrices.
+const DENSE: usize = 320;
+
+/// Which sets of nodes are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Ends of edges.
+    Edges,
+    /// Nodes with all neighbours.
+    Neighbourhoods,
+    /// Ends of edges, by algebraic distance.
+    AlgebraicJc,
+}
+
+impl FromStr for Variant {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "edges" => Ok(Variant::Edges),
+            "neighbourhoods" => Ok(Variant::Neighbourhoods),
+            "algebraic-jc" => Ok(Variant::AlgebraicJc),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Variant {
+    fn name(self) -> &'static str {
+        match self {
+            Variant::Edges => "edges",
+            Variant::Neighbourhoods => "neighbourhoods",
+            Variant::AlgebraicJc => "algebraic-jc",
+        }
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "loukas",
+    summary: "contract what the lowest frequencies change least by",
+    citation: "Loukas 2019",
+    complexity: "O(n³), n ≤ 320; O(Km log m) above, and eigenvectors",
+    nanoseconds: |n, m| {
+        let vectors = if n <= 320.0 { 0.6 * n.powi(3) } else { 2000.0 * (m + 10.0 * n) };
+        vectors + 2000.0 * m
+    },
+    bytes: |n, m| 700.0 * n + 60.0 * m,
+    version: 1,
+    parameters: &[
+        parts::CLUSTERS,
+        parts::RATIO,
+        Parameter {
+            name: "variant",
+            default: "edges",
+            help: "edges, neighbourhoods or algebraic-jc",
+        },
+        Parameter { name: "vectors", default: "10", help: "frequencies that are kept" },
+    ],
+    make: |arguments| {
+        let parts = Parts::take(arguments)?;
+        let variant = arguments.take("variant", "edges, neighbourhoods or algebraic-jc")?;
+        let few = |count: &usize| (2..=1000).contains(count);
+        let vectors =
+            arguments.take_or("vectors", VECTORS, "a whole number from 2 to 1000", few)?;
+        Ok(Box::new(Loukas { parts, variant: variant.unwrap_or(Variant::Edges), vectors }))
+    },
+};
+
+impl Coarsener for Loukas {
+    fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
+        let target = self.parts.count(graph.num_nodes(), context.level);
+        match self.variant {
+            Variant::AlgebraicJc => self.algebraic(graph, target, context),
+            _ => self.local_variation(graph, target, context),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Loukas { parts, variant, vectors } = self;
+        let vectors = match *vectors {
+            VECTORS => String::new(),
+            vectors => format!(",vectors={vectors}"),
+        };
+        format!("loukas:{},variant={}{vectors}", parts.describe(), variant.name())
+    }
+}
+
+impl Loukas {
+    fn local_variation(
+        &self,
+        graph: &Graph,
+        target: usize,
+        context: &Context<'_>,
+    ) -> Result<Partition> {
+        let mut partition = Partition::singletons(graph.num_nodes());
+        if target == graph.num_nodes() || graph.num_edges() == 0 {
+            return Ok(partition);
+        }
+        let mut level = Level {
+            rows: frequencies(graph, self.vectors, MemoryLimit::default(), context)?,
+            graph: graph.clone(),
+        };
+        if level.rows.width == 0 {
+            return Ok(partition);
+        }
+        let mut edges_only = self.variant == Variant::Edges;
+        while level.graph.num_nodes() > target {
+            check(context.monitor)?;
+            let save = level.graph.num_nodes() - target;
+            let sets = if edges_only { level.edges() } else { level.neighbourhoods() };
+            let mut step = level.take(sets, save);
+            let saved = level.graph.num_nodes() - step.num_clusters();
+            if edges_only && saved < save && saved < level.graph.num_nodes() / STALLED {
+                step = level.join(level.edges(), save);
+            }
+            if step.num_clusters() < level.graph.num_nodes() {
+                partition = partition.compose(&step);
+                level = level.contracted(&step);
+            } else if edges_only {
+                break;
+            } else {
+                edges_only = true;
+            }
+        }
+        Ok(Partition::by_first_node(partition.cluster_of()))
+    }
+
+    fn algebraic(&self, graph: &Graph, target: usize, context: &Context<'_>) -> Result<Partition> {
+        let mut partition = Partition::singletons(graph.num_nodes());
+        let mut graph = graph.clone();
+        let mut stream = context.stream("loukas");
+        for _ in 0..LEVELS {
+            check(context.monitor)?;
+            let n = graph.num_nodes();
+            if n <= target {
+                break;
+            }
+            let level = Level { rows: smoothed(&graph, self.vectors, &mut stream), graph };
+            let distance = |u: u32, v: u32| {
+                let pairs = level.rows.of(u).iter().zip(level.rows.of(v));
+                pairs.map(|(x, y)| (x - y).powi(2)).fold(0.0, f64::max)
+            };
+            let edges = level.graph.edges();
+            let sets = edges.map(|(u, v, _)| Candidate { cost: distance(u, v), nodes: vec![u, v] });
+            let step = level.take(sets.collect(), n - target);
+            if step.num_clusters() + TOO_FEW >= n {
+                break;
+            }
+            partition = partition.compose(&step);
+            graph = level.graph.contract(&step);
+        }
+        Ok(Partition::by_first_node(partition.cluster_of()))
+    }
+}
+
+/// A row of numbers for every node.
+struct Rows {
+    numbers: Vec<f64>,
+    width: usize,
+}
+
+impl Rows {
+    fn of(&self, node: u32) -> &[f64] {
+        &self.numbers[node as usize * self.width..][..self.width]
+    }
+
+    /// The mean row of every cluster.
+    fn means(&self, partition: &Partition) -> Rows {
+        let width = self.width;
+        let sizes = partition.sizes();
+        let mut numbers = vec![0.0; partition.num_clusters() * width];
+        for (u, &c) in partition.cluster_of().iter().enumerate() {
+            let size = f64::from(sizes[c as usize]);
+            let mean = &mut numbers[c as usize * width..][..width];
+            mean.iter_mut().zip(self.of(u as u32)).for_each(|(sum, x)| *sum += x / size);
+        }
+        Rows { numbers, width }
+    }
+}
+
+/// U Λ^(−½) of the lowest `vectors` frequencies, and of as many more as there are further components. Columns of frequency 0 are left out:
+/// they are 0.
+fn frequencies(
+    graph: &Graph,
+    vectors: usize,
+    limit: MemoryLimit,
+    context: &Context<'_>,
+) -> Result<Rows> {
+    let n = graph.num_nodes();
+    let count = vectors.saturating_add(graph.components().num_clusters() - 1).min(n);
+    let request = Request { count, dense: DENSE, tolerance: 1e-7, limit, monitor: context.monitor };
+    let matrix = Matrix::weighted(graph, Laplacian::Combinatorial);
+    let spectrum = matrix.lowest(&request)?;
+    let largest = matrix.degrees().iter().fold(0.0, |a: f64, &b| a.max(b));
+    let pairs: Vec<_> = spectrum.pairs().filter(|(pair, _)| pair.value > 1e-10 * largest).collect();
+    let width = pairs.len();
+    let mut numbers = vec![0.0; n * width];
+    for (column, (pair, nodes)) in pairs.into_iter().enumerate() {
+        let scale = 1.0 / pair.value.sqrt();
+        for (&u, x) in nodes.iter().zip(&pair.vector) {
+            numbers[u as usize * width + column] = x * scale;
+        }
+    }
+    Ok(Rows { numbers, width })
+}
+
+/// Random vectors, smoothed along edges.
+fn smoothed(graph: &Graph, vectors: usize, stream: &mut Stream) -> Rows {
+    let n = graph.num_nodes();
+    // Nearly normal: the sum of twelve uniform numbers. Every machine adds them up alike.
+    let normal = |stream: &mut Stream| (0..12).map(|_| stream.unit()).sum::<f64>() - 6.0;
+    let mut numbers: Vec<f64> = (0..n * vectors).map(|_| normal(stream)).collect();
+    let mut next = numbers.clone();
+    for _ in 0..SWEEPS {
+        for (u, row) in next.chunks_exact_mut(vectors).enumerate() {
+            let mut total = 0.0;
+            row.fill(0.0);
+            graph.for_each_neighbor(u as u32, |v, w| {
+                total += w;
+                let other = &numbers[v as usize * vectors..][..vectors];
+                row.iter_mut().zip(other).for_each(|(sum, x)| *sum += w * x);
+            });
+            let scale = if total > 0.0 { 0.5 / total } else { 0.0 };
+            let own = &numbers[u * vectors..][..vectors];
+            row.iter_mut().zip(own).for_each(|(sum, x)| *sum = *sum * scale + 0.5 * x);
+        }
+        std::mem::swap(&mut numbers, &mut next);
+    }
+    Rows { numbers, width: vectors }
+}
+
+/// Nodes that might be contracted.
+struct Candidate {
+    cost: f64,
+    nodes: Vec<u32>,
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cost.total_cmp(&other.cost).then_with(|| self.nodes.cmp(&other.nodes))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}
+
+/// A graph on the way to the coarse one, with A.
+struct Level {
+    graph: Graph,
+    rows: Rows,
+}
+
+impl Level {
+    fn edges(&self) -> Vec<Candidate> {
+        let candidate = |(u, v, _): (u32, u32, f32)| self.candidate(vec![u, v]);
+        self.graph.edges().map(candidate).collect()
+    }
+
+    fn neighbourhoods(&self) -> Vec<Candidate> {
+        let around = |u: u32| {
+            let mut nodes = self.graph.neighbors(u).to_vec();
+            let place = nodes.partition_point(|&v| v < u);
+            nodes.insert(place, u);
+            nodes
+        };
+        let all = (0..self.graph.num_nodes() as u32).filter(|&u| self.graph.degree(u) > 0);
+        all.map(|u| self.candidate(around(u))).collect()
+    }
+
+    /// Nodes, ascending, with what it costs to contract them.
+    fn candidate(&self, nodes: Vec<u32>) -> Candidate {
+        let width = self.rows.width;
+        let share = 1.0 / nodes.len() as f64;
+        let mut mean = vec![0.0; width];
+        for &u in &nodes {
+            mean.iter_mut().zip(self.rows.of(u)).for_each(|(sum, x)| *sum += share * x);
+        }
+        // Yᵀ L_C Y for Y = (I − Π) A, edge by edge.
+        let mut matrix = vec![0.0; width * width];
+        let mut add = |weight: f64, y: &[f64]| {
+            for (row, a) in matrix.chunks_exact_mut(width).zip(y) {
+                row.iter_mut().zip(y).for_each(|(sum, b)| *sum += weight * a * b);
+            }
+        };
+        let mut y = vec![0.0; width];
+        for &u in &nodes {
+            let mut leaving = 0.0;
+            self.graph.for_each_neighbor(u, |v, w| {
+                if nodes.binary_search(&v).is_err() {
+                    leaving += w;
+                } else if u < v {
+                    let pairs = self.rows.of(u).iter().zip(self.rows.of(v));
+                    y.iter_mut().zip(pairs).for_each(|(y, (a, b))| *y = a - b);
+                    add(w, &y);
+                }
+            });
+            let pairs = self.rows.of(u).iter().zip(&mean);
+            y.iter_mut().zip(pairs).for_each(|(y, (a, b))| *y = a - b);
+            add(2.0 * leaving, &y);
+        }
+        let norm = match nodes.len() {
+            // One direction only: the norm is the trace.
+            2 => (0..width).map(|i| matrix[i * width + i]).sum(),
+            _ => largest_eigenvalue(matrix, width),
+        };
+        Candidate { cost: norm / (nodes.len() - 1) as f64, nodes }
+    }
+
+    /// Takes the cheapest sets that do not overlap, to save at most `save` nodes.
+    fn take(&self, sets: Vec<Candidate>, mut save: usize) -> Partition {
+        let n = self.graph.num_nodes();
+        let mut cluster: Vec<u32> = (0..n as u32).collect();
+        let mut taken = vec![false; n];
+        let mut waiting: BinaryHeap<Reverse<Candidate>> = sets.into_iter().map(Reverse).collect();
+        while let Some(Reverse(set)) = waiting.pop() {
+            if save == 0 {
+                break;
+            }
+            let free: Vec<u32> =
+                set.nodes.iter().copied().filter(|&u| !taken[u as usize]).collect();
+            if free.len() < set.nodes.len() {
+                if free.len() > 1 {
+                    waiting.push(Reverse(self.candidate(free)));
+                }
+            } else if free.len() - 1 <= save {
+                save -= free.len() - 1;
+                for &u in &free {
+                    taken[u as usize] = true;
+                    cluster[u as usize] = free[0];
+                }
+            }
+        }
+        Partition::by_first_node(&cluster)
+    }
+
+    /// Joins the ends of edges, cheapest first, whether or not they were joined with others before, to save at most `save`
+    /// nodes. For hubs, which can be matched with one neighbour only.
+    fn join(&self, mut edges: Vec<Candidate>, mut save: usize) -> Partition {
+        edges.sort_unstable();
+        let mut parent: Vec<u32> = (0..self.graph.num_nodes() as u32).collect();
+        let root = |parent: &mut [u32], mut u: u32| {
+            while parent[u as usize] != u {
+                parent[u as usize] = parent[parent[u as usize] as usize];
+                u = parent[u as usize];
+            }
+            u
+        };
+        for edge in edges {
+            let (u, v) = (root(&mut parent, edge.nodes[0]), root(&mut parent, edge.nodes[1]));
+            if u != v && save > 0 {
+                parent[u.max(v) as usize] = u.min(v);
+                save -= 1;
+            }
+        }
+        let labels: Vec<u32> = (0..parent.len() as u32).map(|u| root(&mut parent, u)).collect();
+        Partition::by_first_node(&labels)
+    }
+
+    /// The graph of clusters; B are means over clusters, A = B (Bᵀ L B)^(−½).
+    fn contracted(&self, step: &Partition) -> Level {
+        let graph = self.graph.contract(step);
+        let means = self.rows.means(step);
+        let width = means.width;
+        let root = inverse_root(quadratic(&graph, &means), width);
+        let mut numbers = vec![0.0; means.numbers.len()];
+        let rows = numbers.chunks_exact_mut(width).zip(means.numbers.chunks_exact(width));
+        for (row, mean) in rows {
+            for (j, entry) in row.iter_mut().enumerate() {
+                *entry = mean.iter().enumerate().map(|(i, x)| x * root[i * width + j]).sum();
+            }
+        }
+        Level { graph, rows: Rows { numbers, width } }
+    }
+}
+
+/// Xᵀ L X, edge by edge.
+fn quadratic(graph: &Graph, rows: &Rows) -> Vec<f64> {
+    let width = rows.width;
+    let mut matrix = vec![0.0; width * width];
+    let mut y = vec![0.0; width];
+    for (u, v, w) in graph.edges() {
+        let pairs = rows.of(u).iter().zip(rows.of(v));
+        y.iter_mut().zip(pairs).for_each(|(y, (a, b))| *y = a - b);
+        for (row, a) in matrix.chunks_exact_mut(width).zip(&y) {
+            row.iter_mut().zip(&y).for_each(|(sum, b)| *sum += f64::from(w) * a * b);
+        }
+    }
+    matrix
+}
+
+fn largest_eigenvalue(matrix: Vec<f64>, size: usize) -> f64 {
+    let negative = matrix.into_iter().map(|x| -x).collect();
+    let found = eigen::smallest(negative, size, 1, f64::INFINITY);
+    found.first().map_or(0.0, |pair| (-pair.value).max(0.0))
+}
+
+/// M^(−½) on the space where the symmetric matrix M is positive, 0 elsewhere.
+fn inverse_root(matrix: Vec<f64>, size: usize) -> Vec<f64> {
+    let pairs = eigen::smallest(matrix, size, size, f64::INFINITY);
+    let largest = pairs.last().map_or(0.0, |pair| pair.value);
+    let mut root = vec![0.0; size * size];
+    for pair in pairs.iter().filter(|pair| pair.value > 1e-10 * largest) {
+        let scale = 1.0 / pair.value.sqrt();
+        for (row, a) in root.chunks_exact_mut(size).zip(&pair.vector) {
+            row.iter_mut().zip(&pair.vector).for_each(|(sum, b)| *sum += scale * a * b);
+        }
+    }
+    root
+}
+
+/// The restricted spectral approximation error of a partition: the smallest ε with ‖x − Πx‖ ≤ ε‖x‖, lengths by L, for all x in the
+/// span of the lowest `vectors` eigenvectors of L (for a disconnected graph, as many more as there are further components). 0 if nothing
+/// low is lost, and above 1 possible.
+///
+/// # Errors
+/// If eigenvectors take more memory than `limit`.
+pub fn spectral_error(
+    graph: &Graph,
+    partition: &Partition,
+    vectors: usize,
+    limit: MemoryLimit,
+) -> Result<f64> {
+    if graph.num_edges() == 0 {
+        return Ok(0.0);
+    }
+    let mut lost = frequencies(graph, vectors, limit, &Context::default())?;
+    let (means, width) = (lost.means(partition), lost.width);
+    if width == 0 {
+        return Ok(0.0);
+    }
+    for (row, &c) in lost.numbers.chunks_exact_mut(width).zip(partition.cluster_of()) {
+        row.iter_mut().zip(means.of(c)).for_each(|(x, mean)| *x -= mean);
+    }
+    Ok(largest_eigenvalue(quadratic(graph, &lost), width).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coarsen::parse;
+
+    fn partition(spec: &str, graph: &Graph) -> Partition {
+        parse(spec).unwrap().coarsen(graph, &Context::default()).unwrap()
+    }
+
+    fn random(n: u32, m: usize, seed: u64) -> Graph {
+        let mut stream = crate::rng::Seed(seed).stream("graph", 0, 0);
+        let mut node = || stream.below(n.into()) as u32;
+        let mut pairs: Vec<(u32, u32)> = (0..m).map(|_| (node(), node())).collect();
+        pairs.extend((1..n).map(|u| (u - 1, u)));
+        Graph::from_pairs(n as usize, &pairs).unwrap().0
+    }
+
+    #[test]
+    fn as_many_clusters_as_were_asked_for() {
+        for seed in 0..20 {
+            let graph = random(40, 60, seed);
+            for variant in ["edges", "neighbourhoods"] {
+                for k in [1, 2, 4, 17, 39, 40] {
+                    let spec = format!("loukas:clusters={k},variant={variant}");
+                    assert_eq!(partition(&spec, &graph).num_clusters(), k, "{spec}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_contracted_across_components() {
+        let pairs = [(0, 1), (1, 2), (3, 4), (4, 5), (5, 3)];
+        let (graph, _) = Graph::from_pairs(8, &pairs).unwrap();
+        for variant in ["edges", "neighbourhoods", "algebraic-jc"] {
+            let found = partition(&format!("loukas:clusters=1,variant={variant}"), &graph);
+            assert!(found.num_clusters() >= 4);
+            let cluster = found.cluster_of();
+            assert!(cluster[..3].iter().all(|c| !cluster[3..].contains(c)), "{cluster:?}");
+        }
+    }
+
+    #[test]
+    fn costs_follow_their_definition() {
+        let graph = random(12, 14, 5);
+        let rows = frequencies(&graph, 5, MemoryLimit::default(), &Context::default()).unwrap();
+        let level = Level { rows, graph: graph.clone() };
+        for candidate in level.neighbourhoods().into_iter().chain(level.edges()) {
+            let nodes = &candidate.nodes;
+            let inside = |v: u32| nodes.contains(&v);
+            let weight = |u: u32, v: u32| f64::from(u8::from(graph.neighbors(u).contains(&v)));
+            // L_C as a matrix.
+            let entry = |u: u32, v: u32| match u == v {
+                true => {
+                    let each = |&v: &u32| if inside(v) { 1.0 } else { 2.0 };
+                    graph.neighbors(u).iter().map(each).sum()
+                }
+                false => -weight(u, v),
+            };
+            let width = level.rows.width;
+            let mean = |j: usize| {
+                nodes.iter().map(|&u| level.rows.of(u)[j]).sum::<f64>() / nodes.len() as f64
+            };
+            let y = |u: u32, j: usize| level.rows.of(u)[j] - mean(j);
+            let mut matrix = vec![0.0; width * width];
+            for (i, j) in (0..width).flat_map(|i| (0..width).map(move |j| (i, j))) {
+                for &u in nodes {
+                    for &v in nodes {
+                        matrix[i * width + j] += y(u, i) * entry(u, v) * y(v, j);
+                    }
+                }
+            }
+            let cost = largest_eigenvalue(matrix, width) / (nodes.len() - 1) as f64;
+            assert!((cost - candidate.cost).abs() < 1e-10 * cost.max(1.0), "{nodes:?}");
+        }
+    }
+
+    #[test]
+    fn means_keep_the_frequencies_orthogonal() {
+        let graph = random(30, 40, 1);
+        let rows = frequencies(&graph, 6, MemoryLimit::default(), &Context::default()).unwrap();
+        let level = Level { rows, graph };
+        let step = level.take(level.edges(), 12);
+        assert_eq!(step.num_clusters(), 18);
+        let next = level.contracted(&step);
+        let product = quadratic(&next.graph, &next.rows);
+        for (place, entry) in product.iter().enumerate() {
+            let expected = f64::from(u8::from(place / next.rows.width == place % next.rows.width));
+            assert!((entry - expected).abs() < 1e-9, "{place}: {entry}");
+        }
+    }
+
+    #[test]
+    fn scores_of_dense_graphs_differ() {
+        let graph = random(100, 3000, 2);
+        let mut stream = crate::rng::Seed(0).stream("loukas", 0, 1);
+        let rows = smoothed(&graph, 10, &mut stream);
+        let distance = |(u, v, _): (u32, u32, f32)| {
+            let pairs = rows.of(u).iter().zip(rows.of(v));
+            pairs.map(|(x, y)| (x - y).powi(2)).fold(0.0, f64::max)
+        };
+        let mut found: Vec<u64> = graph.edges().map(|edge| distance(edge).to_bits()).collect();
+        let edges = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), edges);
+    }
+
+    #[test]
+    fn a_partition_into_single_nodes_loses_nothing() {
+        let graph = random(25, 30, 3);
+        let error = |partition: &Partition| {
+            spectral_error(&graph, partition, 10, MemoryLimit::default()).unwrap()
+        };
+        assert!(error(&Partition::singletons(25)) < 1e-7);
+        assert!(
+            error(&partition("loukas:ratio=0.5", &graph))
+                < error(&partition("random:ratio=0.5", &graph))
+        );
+    }
+}
