@@ -253,8 +253,9 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<(Hierarchy, Farthest)> {
         let hierarchy = self.hierarchy(graph, number, monitor)?;
+        let clip = &self.max_distance;
         let tables =
-            Distances::with_scratch(graph, &hierarchy, &self.max_distance, self.limit, scratch)?;
+            Distances::with_scratch(graph, &hierarchy, clip, self.limit, scratch, monitor)?;
         tables.lift_into(distances);
         write_clusters(&hierarchy, clusters);
         let farthest = (0..=self.levels).map(|k| farthest(tables.table(k))).collect();
