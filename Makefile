@@ -72,11 +72,14 @@ fmt:
 bench:
 	$(CARGO) bench
 
-## The Python package on ZINC: figures of encode_many, AddHDSE and the cost of a call.
+## The Python package on ZINC: encode_many, the cost of a call, and AddHDSE where test-torch has been run.
 bench-python: $(VENV)/installed.txt
 	rm -rf $(TARGET)/wheel-release
 	$(VENV)/bin/maturin build --quiet --manifest-path python/Cargo.toml --release --out $(TARGET)/wheel-release
-	python/benches/run.sh $(VENV) $(CACHE)/torch-venv $(TARGET)/wheel-release/*.whl
+	$(BENCH_PYTHON) -m pip install --quiet --no-deps --force-reinstall $(TARGET)/wheel-release/*.whl
+	$(BENCH_PYTHON) python/benches/zinc.py
+
+BENCH_PYTHON = $(firstword $(wildcard $(CACHE)/torch-venv/bin/python) $(VENV)/bin/python)
 
 ## This crate beside other software (own virtual environment); writes its section of docs/benchmarks.md.
 bench-peers:
