@@ -3,8 +3,7 @@
     python zinc.py [FOLDER]      # zinc/ in HDSE_DATA, else beside the checkout
 
 Figures are wall time and, since machines have other things to do, CPU time. `make bench-python` builds the
-wheel
-optimised and runs this.
+wheel optimised and runs this.
 """
 
 import os

@@ -156,6 +156,9 @@ def _numpy(given: Any) -> NDArray[Any]:
     if hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
         return np.from_dlpack(given)
     try:
-        return np.asarray(given)
+        found = np.asarray(given)
     except ValueError as error:
         raise ValueError(f"not a table of numbers: {error}") from None
+    if found.dtype == object:
+        raise ValueError("not a table of numbers: rows of different length, or other objects")
+    return found

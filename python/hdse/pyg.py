@@ -10,11 +10,14 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Optional, Union
 
-import torch
-from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.transforms import BaseTransform
+try:
+    import torch
+    from torch import Tensor
+    from torch_geometric.data import Batch, Data, HeteroData
+    from torch_geometric.data.datapipes import functional_transform
+    from torch_geometric.transforms import BaseTransform
+except ImportError as error:
+    raise ImportError(f"hdse.pyg needs torch_geometric, the extra `pyg` of hdse: {error}") from error
 
 from ._hdse import Encoding, Graph, UNREACHABLE, __version__, _settings, encode
 
@@ -88,9 +91,10 @@ class AddHDSE(BaseTransform):  # type: ignore[misc]
             raise ValueError("data does not say how many nodes it has; set `data.num_nodes`")
         weights = None if self.weights is None else data[self.weights]
         encoding = self._encode(data.edge_index, data.num_nodes, weights)
+        device = data.edge_index.device
         data = copy.copy(data)
-        data[self.attr] = self._distances(encoding)
-        data[f"{self.attr}_cluster"] = self._clusters(encoding)
+        data[self.attr] = self._distances(encoding).to(device)
+        data[f"{self.attr}_cluster"] = self._clusters(encoding).to(device)
         return data
 
     def _forward_hetero(self, data: HeteroData) -> HeteroData:

@@ -6,7 +6,6 @@ use hdse::distance::Codes;
 use hdse::encode::Encoder;
 use hdse::monitor::Monitor;
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PySlice, PyTuple};
 use rayon::prelude::*;
@@ -18,6 +17,7 @@ use crate::graph::Graph;
 use crate::input::{Given, Limit, Options, Settings, pairs, set_of};
 use crate::read::GraphSet;
 use crate::run;
+use crate::sequence::item;
 
 /// Encodings in one piece of memory.
 pub struct Set {
@@ -165,20 +165,7 @@ impl Encodings {
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, encoding) = (key.py(), |i| Encoding::of_set(&self.set, i));
-        let length = self.__len__() as isize;
-        if let Ok(slice) = key.cast::<PySlice>() {
-            let range = slice.indices(length)?;
-            let indices = (0..range.slicelength as isize).map(|k| range.start + k * range.step);
-            let items: Vec<Encoding> = indices.map(|i| encoding(i as usize)).collect();
-            return Ok(PyList::new(py, items)?.into_any());
-        }
-        let index: isize = key.extract()?;
-        let i = if index < 0 { index + length } else { index };
-        if !(0..length).contains(&i) {
-            return Err(PyIndexError::new_err(format!("graph {index} of {length}")));
-        }
-        Ok(Bound::new(py, encoding(i as usize))?.into_any())
+        item(key, self.__len__(), |i| Encoding::of_set(&self.set, i))
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {

@@ -15,6 +15,7 @@ mod high_level;
 mod input;
 mod read;
 mod run;
+mod sequence;
 
 use pyo3::prelude::*;
 

@@ -4,15 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use hdse::data::{self, Edges, Matrix, ReadOptions, Shard, Values};
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyFileNotFoundError, PyIndexError};
+use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PySlice};
+use pyo3::types::{PyDict, PyIterator, PySlice};
 
 use crate::array::{owned, view};
 use crate::error::{check, wrong};
 use crate::graph::{Graph, arcs, repairs_dict};
 use crate::input::{Given, Limit, pairs};
 use crate::run;
+use crate::sequence::item;
 
 /// One graph of a set, with features and targets as the file has them.
 #[pyclass(frozen, module = "hdse")]
@@ -243,21 +244,8 @@ impl GraphSet {
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = key.py();
         let sample = |i: usize| Sample { inner: self.samples[i].clone(), arcs: OnceLock::new() };
-        let length = self.samples.len() as isize;
-        if let Ok(slice) = key.cast::<PySlice>() {
-            let range = slice.indices(length)?;
-            let indices = (0..range.slicelength as isize).map(|k| range.start + k * range.step);
-            let items: Vec<Sample> = indices.map(|i| sample(i as usize)).collect();
-            return Ok(PyList::new(py, items)?.into_any());
-        }
-        let index: isize = key.extract()?;
-        let i = if index < 0 { index + length } else { index };
-        if !(0..length).contains(&i) {
-            return Err(PyIndexError::new_err(format!("graph {index} of {length}")));
-        }
-        Ok(Bound::new(py, sample(i as usize))?.into_any())
+        item(key, self.samples.len(), sample)
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {

@@ -62,6 +62,16 @@ def test_newman_is_as_good_as_that_of_networkx():
         assert hdse.coarsen(graph).quality()["modularity"] >= best - 0.06
 
 
+def test_nothing_is_a_graph_too():
+    for edges, nodes, levels in [([[], []], 0, 2), ([[], []], 3, 0), ([[0], [1]], 2, 0)]:
+        encoding = hdse.encode(edges, nodes, levels=levels)
+        assert encoding.distances.shape == (nodes, nodes, levels + 1)
+        assert encoding.clusters.shape == (nodes, levels)
+        assert encoding.codes.shape == (nodes, nodes)
+        other = pickle.loads(pickle.dumps(encoding))
+        assert other == encoding and (other.distances == encoding.distances).all()
+
+
 def test_codes_give_back_the_distances():
     encoding = hdse.encode(random_edges(1, 60, 70), 60, levels=2)
     assert encoding.codes.dtype == np.uint16

@@ -29,6 +29,18 @@ print(after - before, [m for m in ("numpy", "torch", "scipy", "networkx") if m i
     assert python(code) == "0 []\n"
 
 
+def test_frameworks_are_named_when_they_are_missing():
+    code = """
+import sys, hdse
+sys.modules["torch"] = None  # as if it were not installed
+try:
+    hdse.pyg
+except ImportError as error:
+    print(error)
+"""
+    assert python(code).startswith("hdse.pyg needs torch_geometric, the extra `pyg` of hdse")
+
+
 def test_no_thread_stays():
     code = """
 import os, time

@@ -29,4 +29,5 @@ install() {
 cmp -s "$here/requirements-torch.txt" "$environment/installed.txt" || install
 "$environment/bin/python" -c 'import torch, torch_geometric' || skip "torch could not be imported"
 "$environment/bin/pip" install --quiet --no-deps --force-reinstall "$wheel"
-"$environment/bin/python" -m pytest "$here/test_pyg.py" "$here/test_inputs.py" "$here/test_examples.py"
+"$environment/bin/python" -m pytest "$here/test_pyg.py" "$here/test_inputs.py" "$here/test_examples.py" \
+    "$here/test_docs.py"
