@@ -349,7 +349,7 @@ pub fn codebook_view<'py>(codes: &Codes, owner: &Bound<'py, impl Sized>) -> Boun
 /// set, which random coarseners draw by.
 #[pyfunction]
 #[pyo3(signature = (
-    edge_index, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=0, *,
+    edge_index, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=None, *,
     weights=None, partition=None, number=0, threads=None, max_memory=None
 ))]
 #[pyo3(text_signature = "(edge_index, num_nodes=None, coarsener='newman', levels=1, \
@@ -363,7 +363,7 @@ pub fn encode(
     coarsener: Option<&Bound<'_, PyAny>>,
     levels: i64,
     max_distance: Option<&Bound<'_, PyAny>>,
-    seed: u64,
+    seed: Option<&Bound<'_, PyAny>>,
     weights: Option<&Bound<'_, PyAny>>,
     partition: Option<&Bound<'_, PyAny>>,
     number: usize,

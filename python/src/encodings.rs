@@ -238,7 +238,7 @@ pub fn _encodings(
 /// is the number of the first graph within a larger set. Other options are those of `encode`.
 #[pyfunction]
 #[pyo3(signature = (
-    graphs, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=0, *,
+    graphs, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=None, *,
     offsets=None, weights=None, partition=None, first=None, threads=None, max_memory=None
 ))]
 #[pyo3(text_signature = "(graphs, num_nodes=None, coarsener='newman', levels=1, \
@@ -252,7 +252,7 @@ pub fn encode_many(
     coarsener: Option<&Bound<'_, PyAny>>,
     levels: i64,
     max_distance: Option<&Bound<'_, PyAny>>,
-    seed: u64,
+    seed: Option<&Bound<'_, PyAny>>,
     offsets: Option<&Bound<'_, PyAny>>,
     weights: Option<&Bound<'_, PyAny>>,
     partition: Option<&Bound<'_, PyAny>>,
@@ -263,6 +263,9 @@ pub fn encode_many(
     let options = Options { coarsener, partition, levels, max_distance, seed, max_memory };
     let mut settings = Settings::new(py, options)?;
     let (given, listed_first) = match (graphs.cast::<GraphSet>(), offsets) {
+        (Ok(_), _) if num_nodes.is_some() || offsets.is_some() || weights.is_some() => {
+            return Err(wrong("a set that was read has its nodes and weights already"));
+        }
         (Ok(set), _) => (set.get().given(), set.get().first()),
         (_, Some(offsets)) => (ragged(graphs, num_nodes, offsets, weights)?, 0),
         (_, None) => (list(graphs, num_nodes, weights)?, 0),
@@ -270,14 +273,16 @@ pub fn encode_many(
     let first = settings.first(first.unwrap_or(listed_first));
     check_memory(&given, &mut settings.encoder, settings.limit, first)?;
     let nodes: usize = given.iter().map(Given::num_nodes).sum();
-    let threads = run::threads(py, threads, settings.is_long(given.len() > 1 && nodes > 1000))?;
+    let threads = run::threads(py, threads, settings.is_long(nodes > 1000))?;
     let raised = settings.raised.clone();
     let done = run::run(py, threads, move |monitor| {
         let build = |(i, given): (usize, Given)| {
             given.build().map_err(|e| e.context(format!("graph {}", first + i)))
         };
-        let graphs: Vec<Graph> =
-            given.into_par_iter().enumerate().map(build).collect::<hdse::Result<_>>()?;
+        // All of them, then the first mistake: the same one for any number of threads.
+        let built: Vec<hdse::Result<Graph>> =
+            given.into_par_iter().enumerate().map(build).collect();
+        let graphs = built.into_iter().collect::<hdse::Result<_>>()?;
         encode_set(graphs, first, &mut settings, monitor)
     });
     let set = done.map_err(|e| raised.or(e))?;

@@ -158,7 +158,7 @@ pub fn _hierarchy(
 #[pyfunction]
 #[pyo3(signature = (
     edge_index, num_nodes=None, coarsener=None, levels=1, *,
-    seed=0, weights=None, number=0, threads=None, max_memory=None
+    seed=None, weights=None, number=0, threads=None, max_memory=None
 ))]
 #[pyo3(text_signature = "(edge_index, num_nodes=None, coarsener='newman', levels=1, *, seed=0, \
                          weights=None, number=0, threads=None, max_memory=None)")]
@@ -169,7 +169,7 @@ pub fn coarsen(
     num_nodes: Option<&Bound<'_, PyAny>>,
     coarsener: Option<&Bound<'_, PyAny>>,
     levels: i64,
-    seed: u64,
+    seed: Option<&Bound<'_, PyAny>>,
     weights: Option<&Bound<'_, PyAny>>,
     number: usize,
     threads: Option<i64>,
@@ -221,7 +221,7 @@ pub fn _settings(
         partition: None,
         levels,
         max_distance: Some(max_distance),
-        seed: 0,
+        seed: None,
         max_memory: None,
     };
     let encoder = Settings::new(py, options)?.encoder;

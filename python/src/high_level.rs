@@ -192,7 +192,7 @@ fn finish(
 /// Options are those of `encode`.
 #[pyfunction]
 #[pyo3(signature = (
-    edge_index, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=0, *,
+    edge_index, num_nodes=None, coarsener=None, levels=1, max_distance=None, seed=None, *,
     level=1, weights=None, partition=None, threads=None, max_memory=None
 ))]
 #[pyo3(text_signature = "(edge_index, num_nodes=None, coarsener='newman', levels=1, \
@@ -206,7 +206,7 @@ pub fn high_level(
     coarsener: Option<&Bound<'_, PyAny>>,
     levels: i64,
     max_distance: Option<&Bound<'_, PyAny>>,
-    seed: u64,
+    seed: Option<&Bound<'_, PyAny>>,
     level: usize,
     weights: Option<&Bound<'_, PyAny>>,
     partition: Option<&Bound<'_, PyAny>>,

@@ -181,7 +181,7 @@ pub struct Options<'a, 'py> {
     pub partition: Option<&'a Bound<'py, PyAny>>,
     pub levels: i64,
     pub max_distance: Option<&'a Bound<'py, PyAny>>,
-    pub seed: u64,
+    pub seed: Option<&'a Bound<'py, PyAny>>,
     pub max_memory: Option<&'a Bound<'py, PyAny>>,
 }
 
@@ -221,12 +221,17 @@ impl Settings {
                 max_distance.len()
             )));
         }
+        let seed = options.seed.map_or(Ok(0), |seed| {
+            let whole =
+                || wrong(format!("`--seed {seed}`: take a whole number from 0 to 2^64 - 1"));
+            seed.extract().map_err(|_| whole())
+        })?;
         Ok(Settings {
             encoder: Encoder {
                 partitions: Partitions::Coarsener(coarsener),
                 levels,
                 max_distance,
-                seed: Seed(options.seed),
+                seed: Seed(seed),
                 limit: MemoryLimit::NONE,
             },
             limit: Limit::parse(options.max_memory)?,

@@ -113,6 +113,8 @@ OPTIONS = [
     ({"max_distance": -1}, "is not a maximum distance"),
     ({"max_distance": [1, 2, 3]}, "`--max-distance` has 3 values, but there are only levels 0 to 1"),
     ({"max_distance": []}, "at least one"),
+    ({"seed": -1}, "`--seed -1`: take a whole number"),
+    ({"seed": "x"}, "`--seed x`"),
     ({"threads": 0}, "take between 1 and 1024"),
     ({"max_memory": "8X"}, "is not an amount of memory"),
     ({"weights": [1.0]}, r"it needs one per pair, \[100\]"),

@@ -83,6 +83,8 @@ def test_it_is_a_sequence():
         (GRAPHS[3], [30], {"offsets": [0]}, "need one more"),
         (GRAPHS[3], None, {"offsets": [0, 60]}, "`offsets` needs `num_nodes`"),
         (GRAPHS[3], [10], {"offsets": [0, 60]}, "graph 0: pair"),
+        (hdse.read("community-small"), [3], {}, "has its nodes and weights already"),
+        (GRAPHS[:4], SIZES[:4], {"weights": [[], [1, 1], [-1] * 14, [-2] * 60]}, "graph 2: pair 0"),
     ],
 )
 def test_mistakes_name_the_graph(graphs, sizes, options, text):
