@@ -168,26 +168,34 @@ impl Encoder {
     /// Refuses, before any work, a set with a graph whose distances do not fit into memory.
     fn check_memory(&self, set: &GraphSet) -> Result<()> {
         for (i, sample) in set.samples.iter().enumerate() {
-            let n = sample.graph.num_nodes() as u128;
-            let graph = match set.total {
-                1 => String::new(),
-                _ => format!("graph {}: ", set.first + i),
-            };
-            let instead = match set.total {
-                1 => "use `--high-level 1` (distances between clusters), or raise `--max-memory`",
-                _ => "take it out of the set, or raise `--max-memory`",
-            };
-            // Twice: the result and the tables it is lifted from.
-            self.limit.check(
-                2 * n * n * (self.levels as u128 + 1),
-                &format!(
-                    "{graph}distances of all pairs of {n} nodes at {} levels",
-                    self.levels + 1
-                ),
-                instead,
-            )?;
+            let number = (set.total != 1).then_some(set.first + i);
+            self.check_memory_of(sample.graph.num_nodes(), number)?;
         }
         Ok(())
+    }
+
+    /// Refuses one graph whose distances do not fit; `number` says which one of a set it is.
+    ///
+    /// # Errors
+    /// If [`Encoder::bytes_of`] the graph are more than the limit.
+    pub fn check_memory_of(&self, num_nodes: usize, number: Option<usize>) -> Result<()> {
+        let graph = number.map_or(String::new(), |number| format!("graph {number}: "));
+        let instead = match number {
+            None => "use `--high-level 1` (distances between clusters), or raise `--max-memory`",
+            Some(_) => "take it out of the set, or raise `--max-memory`",
+        };
+        let levels = self.levels + 1;
+        self.limit.check(
+            self.bytes_of(num_nodes),
+            &format!("{graph}distances of all pairs of {num_nodes} nodes at {levels} levels"),
+            instead,
+        )
+    }
+
+    /// Memory that the distances of one graph take, twice: the result and the tables it is lifted
+    /// from.
+    pub fn bytes_of(&self, num_nodes: usize) -> u128 {
+        2 * (num_nodes as u128).pow(2) * (self.levels as u128 + 1)
     }
 
     /// The first graphs whose distances fit a window, at least one.
@@ -253,8 +261,9 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<(Hierarchy, Farthest)> {
         let hierarchy = self.hierarchy(graph, number, monitor)?;
+        let clip = &self.max_distance;
         let tables =
-            Distances::with_scratch(graph, &hierarchy, &self.max_distance, self.limit, scratch)?;
+            Distances::with_scratch(graph, &hierarchy, clip, self.limit, scratch, monitor)?;
         tables.lift_into(distances);
         write_clusters(&hierarchy, clusters);
         let farthest = (0..=self.levels).map(|k| farthest(tables.table(k))).collect();

@@ -83,6 +83,49 @@ impl Hierarchy {
         Ok(hierarchy)
     }
 
+    /// Takes the cluster of every node at levels 1 … K, `[n, K]`, as
+    /// [`write_clusters`](crate::encode::write_clusters) writes it. Last levels that repeat the one below
+    /// count as not built.
+    ///
+    /// # Errors
+    /// If there is not a number for every node and level, if clusters do not nest, or if the ids of
+    /// a level are not exactly 0, 1, …
+    pub fn from_clusters(graph: &Graph, clusters: &[u32], levels: usize) -> Result<Self> {
+        let n = graph.num_nodes();
+        if clusters.len() != n * levels {
+            return Err(Error::data(format!(
+                "{} cluster ids for {n} nodes at {levels} level(s)",
+                clusters.len()
+            )));
+        }
+        let mut hierarchy = Hierarchy::flat(n);
+        hierarchy.requested = levels;
+        let mut below = Partition::singletons(n);
+        for level in 0..levels {
+            let ids = clusters.iter().skip(level).step_by(levels).copied().collect();
+            let here =
+                Partition::new(ids).map_err(|e| e.context(format!("level {}", level + 1)))?;
+            let mut of_cluster = vec![None; below.num_clusters()];
+            for (node, (&c, &id)) in below.cluster_of().iter().zip(here.cluster_of()).enumerate() {
+                if *of_cluster[c as usize].get_or_insert(id) != id {
+                    return Err(Error::data(format!(
+                        "clusters must nest: node {node} leaves its cluster {c} of level {level} at \
+                         level {}",
+                        level + 1
+                    )));
+                }
+            }
+            let partition = Partition::new(of_cluster.into_iter().flatten().collect())?;
+            let graph = hierarchy.graph(graph, level).contract(&partition);
+            hierarchy.levels.push(Level { partition, graph });
+            below = here;
+        }
+        let repeats =
+            |level: &Level| level.partition == Partition::singletons(level.partition.num_nodes());
+        while hierarchy.levels.pop_if(|level| repeats(level)).is_some() {}
+        Ok(hierarchy)
+    }
+
     /// No levels above the graph: distances are plain hop distances.
     pub fn flat(num_nodes: usize) -> Self {
         Hierarchy { num_nodes, requested: 0, levels: Vec::new() }
@@ -194,6 +237,27 @@ mod tests {
         assert_eq!((h.levels(), h.built().len()), (5, 2));
         assert_eq!(h.ancestors(5), h.ancestors(2));
         assert_eq!(h.num_clusters(5), 1);
+    }
+
+    #[test]
+    fn clusters_of_nodes_make_the_hierarchy_again() {
+        let graph = path(9);
+        for levels in 0..6 {
+            let built = Hierarchy::build(&graph, &Halve, levels, &Context::default()).unwrap();
+            let mut clusters = vec![0; 9 * levels];
+            crate::encode::write_clusters(&built, &mut clusters);
+            assert_eq!(Hierarchy::from_clusters(&graph, &clusters, levels).unwrap(), built);
+        }
+        // A level that does not shrink, below one that does, stays.
+        let late = Hierarchy::from_clusters(&path(2), &[0, 0, 1, 0], 2).unwrap();
+        assert_eq!((late.built().len(), late.num_clusters(1), late.num_clusters(2)), (2, 2, 1));
+        let wrong = |clusters: &[u32], levels| {
+            Hierarchy::from_clusters(&path(3), clusters, levels).unwrap_err()
+        };
+        assert!(wrong(&[0, 0], 1).is_data());
+        assert!(wrong(&[0, 0, 2], 1).is_data());
+        let nested = wrong(&[0, 0, 0, 1, 1, 1], 2).to_string();
+        assert!(nested.contains("node 1 leaves its cluster 0 of level 1 at level 2"), "{nested}");
     }
 
     #[test]

@@ -152,8 +152,9 @@ fn distances(graphs: Vec<Graph>) -> Result<Task> {
     let pass = Box::new(move || {
         for (graph, hierarchy) in graphs.iter().zip(&hierarchies) {
             let limit = MemoryLimit::NONE;
-            let distances = Distances::with_scratch(graph, hierarchy, &clip, limit, &mut scratch)
-                .expect("no limit");
+            let distances =
+                Distances::with_scratch(graph, hierarchy, &clip, limit, &mut scratch, &())
+                    .expect("no limit");
             out.resize(graph.num_nodes() * graph.num_nodes() * 2, 0);
             distances.lift_into(&mut out);
             black_box(&out);

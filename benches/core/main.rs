@@ -54,7 +54,7 @@ fn distances(criterion: &mut Criterion, sets: &[sets::Set]) {
                 for (graph, hierarchy) in set.graphs.iter().zip(&hierarchies) {
                     let limit = MemoryLimit::NONE;
                     let distances =
-                        Distances::with_scratch(graph, hierarchy, &clip, limit, &mut scratch)
+                        Distances::with_scratch(graph, hierarchy, &clip, limit, &mut scratch, &())
                             .expect("no limit");
                     out.resize(graph.num_nodes() * graph.num_nodes() * 2, 0);
                     distances.lift_into(&mut out);

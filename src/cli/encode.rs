@@ -418,8 +418,9 @@ fn high_level(
     let ids = IdsFile::open(set, path.as_deref(), options.force)?;
     let progress = Progress::new(1, "coarsening", output);
     let hierarchy = encoder.hierarchy(&sample.graph, 0, &progress)?;
+    let clip = &encoder.max_distance;
     let high =
-        HighLevel::new(&sample.graph, &hierarchy, level, &encoder.max_distance, encoder.limit)?;
+        HighLevel::watched(&sample.graph, &hierarchy, level, clip, encoder.limit, &progress)?;
     drop(progress);
     let nodes = sample.graph.num_nodes();
     let clusters = high.num_clusters();

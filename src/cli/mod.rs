@@ -115,12 +115,17 @@ enum Verb {
 
 /// Runs the command line and gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    exit_code(arguments).into()
+}
+
+/// The same as a number, for programs with a `main` of another language.
+pub fn exit_code(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let parsed = Cli::command().try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(error.exit_code() as u8);
+            return error.exit_code() as u8;
         }
     };
     let print_panic = std::panic::take_hook();
@@ -131,14 +136,14 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     }));
     let output = Output::new(&cli.common);
     match run(cli, &output) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(match error {
+            match error {
                 e if e.is_interrupted() => 130,
                 e if e.is_config() => 2,
                 _ => 1,
-            })
+            }
         }
     }
 }

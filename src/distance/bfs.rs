@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 
 use super::UNREACHABLE;
+use crate::monitor::{Monitor, check};
 use crate::{Error, Graph, MemoryLimit, Partition, Result};
 
 /// Sources that advance together on a large graph: 8 words.
@@ -57,15 +58,24 @@ pub fn all_pairs(graph: &Graph, max_distance: u8, limit: MemoryLimit) -> Result<
     let n = graph.num_nodes();
     limit.check((n as u128).pow(2), &format!("all pairs of {n} nodes"), "use `between`")?;
     let mut out = vec![0; n * n];
-    all_pairs_into(graph, max_distance, &mut out, &mut Scratch::default());
+    all_pairs_into(graph, max_distance, &mut out, &mut Scratch::default(), &())?;
     Ok(out)
 }
 
 /// [`all_pairs`] into given memory of n² bytes.
 ///
+/// # Errors
+/// If `monitor` asks to stop.
+///
 /// # Panics
 /// If `out` has another length.
-pub fn all_pairs_into(graph: &Graph, max_distance: u8, out: &mut [u8], scratch: &mut Scratch) {
+pub fn all_pairs_into(
+    graph: &Graph,
+    max_distance: u8,
+    out: &mut [u8],
+    scratch: &mut Scratch,
+    monitor: &dyn Monitor,
+) -> Result<()> {
     let n = graph.num_nodes();
     assert_eq!(out.len(), n * n, "n² bytes");
     match n.div_ceil(64) {
@@ -80,9 +90,10 @@ pub fn all_pairs_into(graph: &Graph, max_distance: u8, out: &mut [u8], scratch: 
         8 => small::<8>(graph, max_distance, out, scratch),
         _ => {
             let all: Vec<u32> = (0..n as u32).collect();
-            blocks(graph, &all, &all, max_distance, out);
+            return blocks(graph, &all, &all, max_distance, out, monitor);
         }
     }
+    Ok(())
 }
 
 /// Distances from every source (row) to every target (column), clipped at `max_distance`.
@@ -114,7 +125,7 @@ pub fn between(
         "take fewer of them at a time",
     )?;
     let mut out = vec![0; sources.len() * targets.len()];
-    blocks(graph, sources, targets, max_distance, &mut out);
+    blocks(graph, sources, targets, max_distance, &mut out, &())?;
     Ok(out)
 }
 
@@ -232,22 +243,34 @@ const SPREAD: [u64; 256] = {
     table
 };
 
-fn blocks(graph: &Graph, sources: &[u32], targets: &[u32], max_distance: u8, out: &mut [u8]) {
+fn blocks(
+    graph: &Graph,
+    sources: &[u32],
+    targets: &[u32],
+    max_distance: u8,
+    out: &mut [u8],
+    monitor: &dyn Monitor,
+) -> Result<()> {
     if sources.is_empty() || targets.is_empty() {
-        return;
+        return Ok(());
     }
     // Only needed where the search stops at the clip, and then once.
     let components = OnceLock::new();
     let components = || components.get_or_init(|| graph.components());
-    out.par_chunks_mut(BLOCK * targets.len()).zip(sources.par_chunks(BLOCK)).for_each_init(
+    out.par_chunks_mut(BLOCK * targets.len()).zip(sources.par_chunks(BLOCK)).try_for_each_init(
         Scratch::default,
-        |scratch, (out, sources)| match sources.len().div_ceil(64) {
-            1 => block::<1>(graph, sources, targets, max_distance, &components, out, scratch),
-            2 => block::<2>(graph, sources, targets, max_distance, &components, out, scratch),
-            3 | 4 => block::<4>(graph, sources, targets, max_distance, &components, out, scratch),
-            _ => block::<8>(graph, sources, targets, max_distance, &components, out, scratch),
+        |scratch, (out, sources)| {
+            check(monitor)?;
+            let block = match sources.len().div_ceil(64) {
+                1 => block::<1>,
+                2 => block::<2>,
+                3 | 4 => block::<4>,
+                _ => block::<8>,
+            };
+            block(graph, sources, targets, max_distance, &components, out, scratch);
+            Ok(())
         },
-    );
+    )
 }
 
 fn block<'a, const W: usize>(

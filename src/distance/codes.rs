@@ -176,6 +176,14 @@ impl Codes {
             Values::Wide(_) => None,
         }
     }
+
+    /// The codes where they need 32 bits.
+    pub fn as_u32(&self) -> Option<&[u32]> {
+        match &self.values {
+            Values::Narrow(_) => None,
+            Values::Wide(v) => Some(v),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -211,7 +219,7 @@ mod tests {
         };
         assert!(Codes::from_tuples(&distinct(65_535), 3).as_u16().is_some());
         let wide = Codes::from_tuples(&distinct(65_536), 3);
-        assert!(wide.as_u16().is_none());
+        assert!(wide.as_u16().is_none() && wide.as_u32().is_some_and(|v| v.len() == 65_536));
         assert_eq!(tuples(&wide), distinct(65_536));
         let half = |range: std::ops::Range<usize>| {
             Codes::from_tuples(&distinct(70_000)[range.start * 3..range.end * 3], 3)

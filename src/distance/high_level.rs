@@ -5,6 +5,7 @@
 //! and one |V^c|² table per level k = c … K: a megabyte for a thousand clusters, whatever n is.
 
 use super::{MaxDistance, Scratch, all_pairs_into};
+use crate::monitor::Monitor;
 use crate::{Error, Graph, Hierarchy, MemoryLimit, Result};
 
 /// Distances between level-c clusters at levels c to K, and the cluster of every node.
@@ -40,6 +41,18 @@ impl HighLevel {
         max_distance: &MaxDistance,
         limit: MemoryLimit,
     ) -> Result<Self> {
+        HighLevel::watched(graph, hierarchy, level, max_distance, limit, &())
+    }
+
+    /// [`HighLevel::new`], until `monitor` asks to stop.
+    pub fn watched(
+        graph: &Graph,
+        hierarchy: &Hierarchy,
+        level: usize,
+        max_distance: &MaxDistance,
+        limit: MemoryLimit,
+        monitor: &dyn Monitor,
+    ) -> Result<Self> {
         if level > hierarchy.levels() {
             return Err(Error::config(format!(
                 "high-level distances from level {level}, but the hierarchy has {} levels",
@@ -54,13 +67,13 @@ impl HighLevel {
             "start at a coarser level, ask for fewer clusters, or raise `--max-memory`",
         )?;
         let mut scratch = Scratch::default();
-        let mut table = |k: usize| {
+        let mut table = |k: usize| -> Result<Vec<u8>> {
             let graph = hierarchy.graph(graph, k);
             let size = graph.num_nodes();
             let mut hops = vec![0; size * size];
-            all_pairs_into(graph, max_distance.at(k), &mut hops, &mut scratch);
+            all_pairs_into(graph, max_distance.at(k), &mut hops, &mut scratch, monitor)?;
             if hierarchy.level_index(k) == hierarchy.level_index(level) {
-                return hops;
+                return Ok(hops);
             }
             // Lift from the clusters of level k to those of `level` through the maps between.
             let up = |c: u32| {
@@ -70,9 +83,9 @@ impl HighLevel {
             };
             let rows: Vec<usize> = (0..num_clusters as u32).map(|c| up(c) as usize).collect();
             let lifted = rows.iter().flat_map(|&r| rows.iter().map(move |&s| r * size + s));
-            lifted.map(|i| hops[i]).collect()
+            Ok(lifted.map(|i| hops[i]).collect())
         };
-        let tables = (level..=hierarchy.levels()).map(&mut table).collect();
+        let tables = (level..=hierarchy.levels()).map(&mut table).collect::<Result<_>>()?;
         let cluster_of = hierarchy.ancestors(level).into_owned();
         Ok(HighLevel { level, cluster_of, num_clusters, tables })
     }

@@ -43,6 +43,7 @@ pub use bfs::{Scratch, all_pairs, all_pairs_into, between};
 pub use codes::{Codebook, Codes};
 pub use high_level::HighLevel;
 
+use crate::monitor::Monitor;
 use crate::{Error, Graph, Hierarchy, MemoryLimit, Result};
 
 /// Stored where no path exists.
@@ -128,16 +129,19 @@ impl Distances {
         max_distance: &MaxDistance,
         limit: MemoryLimit,
     ) -> Result<Self> {
-        Distances::with_scratch(graph, hierarchy, max_distance, limit, &mut Scratch::default())
+        let scratch = &mut Scratch::default();
+        Distances::with_scratch(graph, hierarchy, max_distance, limit, scratch, &())
     }
 
-    /// [`Distances::new`] with working memory that is reused from graph to graph.
+    /// [`Distances::new`] with working memory that is reused from graph to graph, until `monitor` asks
+    /// to stop.
     pub fn with_scratch(
         graph: &Graph,
         hierarchy: &Hierarchy,
         max_distance: &MaxDistance,
         limit: MemoryLimit,
         scratch: &mut Scratch,
+        monitor: &dyn Monitor,
     ) -> Result<Self> {
         assert_eq!(graph.num_nodes(), hierarchy.num_nodes(), "a hierarchy on this graph");
         let square = |k| (hierarchy.num_clusters(k) as u128).pow(2);
@@ -162,7 +166,7 @@ impl Distances {
             let graph = hierarchy.graph(graph, level);
             let clusters = graph.num_nodes();
             let mut hops = vec![0; clusters * clusters];
-            all_pairs_into(graph, max_distance.at(level), &mut hops, scratch);
+            all_pairs_into(graph, max_distance.at(level), &mut hops, scratch, monitor)?;
             let ancestors = match index {
                 0 => Vec::new(),
                 _ => hierarchy.ancestors(level).into_owned(),

@@ -324,11 +324,21 @@ impl Graph {
         result.into()
     }
 
-    /// Takes compressed sparse rows that already are a simple undirected graph.
+    /// Takes compressed sparse rows that already are a simple undirected graph, without a copy: those
+    /// of [`offsets`](Graph::offsets), [`targets`](Graph::targets) and [`weights`](Graph::weights).
     ///
     /// # Errors
     /// If offsets do not fit, a row is not sorted, or an entry is out of range, a self-loop or lacks
     /// its reverse.
+    pub fn from_sorted_rows(
+        offsets: Vec<u64>,
+        targets: Vec<u32>,
+        weights: Option<Vec<f32>>,
+    ) -> Result<Graph> {
+        Graph::from_rows(offsets.into(), targets.into(), weights.map(Buffer::from))
+    }
+
+    /// The same of rows that are owned or mapped.
     pub(crate) fn from_rows(
         offsets: Buffer<u64>,
         targets: Buffer<u32>,
@@ -400,6 +410,20 @@ mod tests {
             [(0, 1), (1, 3), (2, 3)]
         );
         assert_eq!(repairs, Repairs { self_loops: 1, duplicates: 2, one_way: 2 });
+    }
+
+    #[test]
+    fn rows_make_the_graph_again() {
+        let (graph, _) =
+            Graph::from_weighted_pairs(4, &[(0, 1), (3, 1), (2, 0)], &[1.0, 2.0, 0.5]).unwrap();
+        let rows = |targets: &[u32]| {
+            let weights = graph.weights().map(<[f32]>::to_vec);
+            Graph::from_sorted_rows(graph.offsets().to_vec(), targets.to_vec(), weights)
+        };
+        assert_eq!(rows(graph.targets()).unwrap(), graph);
+        assert!(rows(&[2, 1, 0, 3, 0, 1]).unwrap_err().is_data());
+        assert!(rows(&[1, 2]).unwrap_err().is_data());
+        assert!(Graph::from_sorted_rows(vec![], vec![], None).unwrap_err().is_data());
     }
 
     #[test]
