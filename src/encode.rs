@@ -124,7 +124,13 @@ impl Encoder {
     ) -> Result<Hierarchy> {
         match &self.partitions {
             Partitions::Coarsener(coarsener) => {
-                let context = Context { seed: self.seed, graph: number as u64, level: 1, monitor };
+                let context = Context {
+                    seed: self.seed,
+                    graph: number as u64,
+                    level: 1,
+                    monitor,
+                    limit: self.limit,
+                };
                 Hierarchy::build(graph, coarsener.as_ref(), self.levels, &context)
             }
             Partitions::Given { of_graph, .. } => {

@@ -19,7 +19,9 @@ where
     let array = ArrayView::from_shape(shape.into_dimension(), slice).expect("a shape that fits");
     // SAFETY: the array keeps `owner` alive, and with it the memory, which nobody writes to.
     let array = unsafe { PyArray::borrow_from_array(&array, owner.as_any().clone()) };
-    array.readwrite().make_nonwriteable();
+    // SAFETY: the array was made here, and its flags are its own. Asking numpy's bookkeeping of borrows instead would fail while
+    // another thread reads the same memory.
+    unsafe { (*array.as_array_ptr()).flags &= !numpy::npyffi::NPY_ARRAY_WRITEABLE };
     array.into_any()
 }
 

@@ -122,6 +122,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             graph: number as u64,
             level: 1,
             monitor: &progress,
+            limit,
         };
         let hierarchy = Hierarchy::build(&sample.graph, coarsener.as_ref(), levels, &context)?;
         progress.advance(1);

@@ -57,6 +57,13 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         drop(AtomicFile::create(page, true)?);
     }
     if options.experiment == runtime::NAME {
+        let Options { rows, epochs, seeds, output: folder, .. } = options;
+        if !rows.is_empty() || epochs.is_some() || seeds.is_some() || folder.is_some() {
+            return Err(Error::config(format!(
+                "`{}` trains nothing: of the options, it takes `--page` only",
+                runtime::NAME
+            )));
+        }
         return runtime::run(options.page.as_deref(), limit, output);
     }
     let experiment = experiments::by_name(&options.experiment)?;

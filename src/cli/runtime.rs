@@ -16,7 +16,7 @@ use crate::monitor::{Monitor as _, check};
 use crate::rng::Seed;
 use crate::train::Environment;
 use crate::train::directory::write_text;
-use crate::{MemoryLimit, Result, coarsen};
+use crate::{Error, MemoryLimit, Result, coarsen};
 
 /// What it is called.
 pub(super) const NAME: &str = LISTED[0];
@@ -66,10 +66,12 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
         let options = LoadOptions { limit, ..LoadOptions::of_user() };
         let splits = match set.load(&options) {
             Ok(splits) => splits,
-            Err(error) => {
+            // Not at hand. What is there must be right.
+            Err(error) if error.is_config() => {
                 output.note(&format!("{name} is left out: {error:#}"));
                 continue;
             }
+            Err(error) => return Err(error),
         };
         labels.extend(splits.label.as_ref().map(|label| format!("{name}: {label}.")));
         let published = set.entry().published.graphs.iter().sum();
@@ -82,6 +84,11 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
             times.push(time);
         }
         rows.push((name, times));
+    }
+    if rows.is_empty() {
+        return Err(Error::config(
+            "none of the sets is at hand; `hdse data import` takes their files",
+        ));
     }
     if let Some(page) = page {
         write_text(page, &markdown(&rows, &labels))?;
@@ -119,7 +126,7 @@ fn measure(name: &str, samples: &[Sample], limit: MemoryLimit, output: &Output) 
         let hierarchy = encoder.hierarchy(&sample.graph, number, &progress)?;
         Distances::new(&sample.graph, &hierarchy, &encoder.max_distance, limit)?;
         progress.advance(1);
-        Ok::<(), crate::Error>(())
+        Ok::<(), Error>(())
     })?;
     Ok(usage::now().cpu_seconds - before)
 }

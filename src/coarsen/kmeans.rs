@@ -7,6 +7,8 @@
 //!
 //! O(nkw) for a round over n points of w numbers.
 
+use crate::Result;
+use crate::monitor::{Monitor, check};
 use crate::rng::Stream;
 
 /// Rounds, at most.
@@ -38,9 +40,14 @@ impl Points {
 }
 
 /// Groups of `points`, 0 to `count` − 1, none of them empty. There are at least `count` points.
-pub(super) fn kmeans(points: &Points, count: usize, stream: &mut Stream) -> Vec<u32> {
+pub(super) fn kmeans(
+    points: &Points,
+    count: usize,
+    stream: &mut Stream,
+    monitor: &dyn Monitor,
+) -> Result<Vec<u32>> {
     let start = plus_plus(points, count, stream);
-    lloyd(points, start, Nearness::Euclidean)
+    lloyd(points, start, Nearness::Euclidean, monitor)
 }
 
 /// Numbers of `count` different points: each drawn by its squared distance from those before.
@@ -67,12 +74,18 @@ fn plus_plus(points: &Points, count: usize, stream: &mut Stream) -> Vec<usize> {
 }
 
 /// Rounds from centres at the points `start`.
-pub(super) fn lloyd(points: &Points, start: Vec<usize>, nearness: Nearness) -> Vec<u32> {
+pub(super) fn lloyd(
+    points: &Points,
+    start: Vec<usize>,
+    nearness: Nearness,
+    monitor: &dyn Monitor,
+) -> Result<Vec<u32>> {
     let (n, width, count) = (points.len(), points.width, start.len());
     let mut centres: Vec<f64> = start.iter().flat_map(|&i| points.row(i)).copied().collect();
     let mut group = vec![u32::MAX; n];
     let mut near = vec![0.0; n];
     for _ in 0..ROUNDS {
+        check(monitor)?;
         let mut changed = false;
         for i in 0..n {
             let row = points.row(i);
@@ -105,7 +118,7 @@ pub(super) fn lloyd(points: &Points, start: Vec<usize>, nearness: Nearness) -> V
             centre.iter_mut().for_each(|sum| *sum /= size);
         }
     }
-    group
+    Ok(group)
 }
 
 /// Gives every empty group the point that is farthest from its centre and not alone.
@@ -152,7 +165,7 @@ mod tests {
     fn heaps_are_found() {
         let heaps = [0.0, 0.1, 0.2, 10.0, 10.1, 20.0, 20.1, 20.2];
         let points = Points { numbers: heaps.to_vec(), width: 1 };
-        let found = kmeans(&points, 3, &mut stream());
+        let found = kmeans(&points, 3, &mut stream(), &()).unwrap();
         let expected = [0, 0, 0, 1, 1, 2, 2, 2];
         let same = |i: usize, j: usize| (found[i] == found[j]) == (expected[i] == expected[j]);
         assert!((0..8).all(|i| (0..8).all(|j| same(i, j))), "{found:?}");
@@ -162,7 +175,7 @@ mod tests {
     fn angles_ignore_length() {
         let points =
             Points { numbers: vec![1.0, 0.0, 9.0, 0.1, 0.0, 1.0, 0.1, 7.0, 0.0, 0.0], width: 2 };
-        let found = lloyd(&points, vec![0, 2], Nearness::Cosine);
+        let found = lloyd(&points, vec![0, 2], Nearness::Cosine, &()).unwrap();
         assert_eq!(found[..4], [0, 0, 1, 1]);
     }
 
@@ -172,7 +185,7 @@ mod tests {
             let numbers: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
             let points = Points { numbers, width: 1 };
             let count = count.min(points.len());
-            let mut found = kmeans(&points, count, &mut stream());
+            let mut found = kmeans(&points, count, &mut stream(), &()).unwrap();
             found.sort_unstable();
             found.dedup();
             prop_assert_eq!(found.len(), count);

@@ -16,6 +16,9 @@
 //! when no neighbourhood is small enough any more. Where disjoint edges save next to nothing, because a few hubs are in all of them, edges
 //! are joined in the same order without regard to overlap.
 //!
+//! Components are never merged, and edges of weight 0 hold nothing together: a graph of very many components keeps more clusters than were asked
+//! for, and its large ones become single clusters first.
+//!
 //! `variant=algebraic-jc` is what the paper's released code uses: edges in the order of max (x(u) − x(v))² over K random vectors x that 20
 //! rounds of x ← ½x + ½D⁻¹Wx made smooth, level by level until one saves at most two nodes. That code cuts off small differences in
 //! single precision, where on dense graphs all edges end up equal; here they are compared as they are.
@@ -23,7 +26,7 @@
 //! Loukas, "Graph reduction with spectral and cut guarantees", JMLR 20, 2019; algebraic distances: Ron, Safro &
 //! Brandt, "Relaxation-based coarsening and multiscale graph organization", Multiscale Model. Simul. 9, 2011.
 //!
-//! * **Complexity**: the eigenvectors as in [`spectral`](super::spectral), then O(Km log m) per level for edges, O(K Σ d²) for neighbourhoods.
+//! * **Complexity**: the eigenvectors as in [`spectral`](super::spectral), then O(m (K + log m)) per level for edges, O(K² Σ d + K³ n) for neighbourhoods.
 //! * **Determinism**: `algebraic-jc` by seed, the others by the graph alone. Equal costs go by the numbering of nodes.
 //!
 //! ```
@@ -75,6 +78,8 @@ const TOO_FEW: usize = 2;
 const STALLED: usize = 16;
 /// Components up to this size are solved as whole matrices.
 const DENSE: usize = 320;
+/// And where the frequencies themselves are asked for.
+const DENSE_STRICT: usize = 2048;
 
 /// Which sets of nodes are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +118,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "loukas",
     summary: "contract what the lowest frequencies change least by",
     citation: "Loukas 2019",
-    complexity: "O(n³), n ≤ 320; O(Km log m) above, and eigenvectors",
+    complexity: "O(n³), n ≤ 320; above, eigenvectors and O(m (K + log m)) per level",
     nanoseconds: |n, m| {
         let vectors = if n <= 320.0 { 0.6 * n.powi(3) } else { 2000.0 * (m + 10.0 * n) };
         vectors + 2000.0 * m
@@ -170,10 +175,8 @@ impl Loukas {
         if target == graph.num_nodes() || graph.num_edges() == 0 {
             return Ok(partition);
         }
-        let mut level = Level {
-            rows: frequencies(graph, self.vectors, MemoryLimit::default(), context)?,
-            graph: graph.clone(),
-        };
+        let mut level =
+            Level { rows: frequencies(graph, self.vectors, false, context)?, graph: graph.clone() };
         if level.rows.width == 0 {
             return Ok(partition);
         }
@@ -254,15 +257,12 @@ impl Rows {
 
 /// U Λ^(−½) of the lowest `vectors` frequencies, and of as many more as there are further components. Columns of frequency 0 are left out:
 /// they are 0.
-fn frequencies(
-    graph: &Graph,
-    vectors: usize,
-    limit: MemoryLimit,
-    context: &Context<'_>,
-) -> Result<Rows> {
+fn frequencies(graph: &Graph, vectors: usize, strict: bool, context: &Context<'_>) -> Result<Rows> {
     let n = graph.num_nodes();
     let count = vectors.saturating_add(graph.components().num_clusters() - 1).min(n);
-    let request = Request { count, dense: DENSE, tolerance: 1e-7, limit, monitor: context.monitor };
+    let (dense, tolerance) = if strict { (DENSE_STRICT, 1e-10) } else { (DENSE, 1e-7) };
+    let Context { limit, monitor, .. } = *context;
+    let request = Request { count, dense, tolerance, strict, limit, monitor };
     let matrix = Matrix::weighted(graph, Laplacian::Combinatorial);
     let spectrum = matrix.lowest(&request)?;
     let largest = matrix.degrees().iter().fold(0.0, |a: f64, &b| a.max(b));
@@ -336,8 +336,17 @@ struct Level {
 }
 
 impl Level {
+    /// Ends of edges. I − Π leaves half the difference a of both rows, so L_C is taken along one direction only, and its norm there
+    /// is (w + (weight that leaves) / 2) · ‖a‖².
     fn edges(&self) -> Vec<Candidate> {
-        let candidate = |(u, v, _): (u32, u32, f32)| self.candidate(vec![u, v]);
+        let degree = |u: u32| self.graph.weighted_neighbors(u).map(|(_, w)| f64::from(w)).sum();
+        let degrees: Vec<f64> = (0..self.graph.num_nodes() as u32).map(degree).collect();
+        let candidate = |(u, v, w): (u32, u32, f32)| {
+            let pairs = self.rows.of(u).iter().zip(self.rows.of(v));
+            let square: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
+            let leaving = degrees[u as usize] + degrees[v as usize] - 2.0 * f64::from(w);
+            Candidate { cost: (f64::from(w) + leaving / 2.0) * square, nodes: vec![u, v] }
+        };
         self.graph.edges().map(candidate).collect()
     }
 
@@ -383,11 +392,7 @@ impl Level {
             y.iter_mut().zip(pairs).for_each(|(y, (a, b))| *y = a - b);
             add(2.0 * leaving, &y);
         }
-        let norm = match nodes.len() {
-            // One direction only: the norm is the trace.
-            2 => (0..width).map(|i| matrix[i * width + i]).sum(),
-            _ => largest_eigenvalue(matrix, width),
-        };
+        let norm = largest_eigenvalue(matrix, width);
         Candidate { cost: norm / (nodes.len() - 1) as f64, nodes }
     }
 
@@ -498,7 +503,7 @@ fn inverse_root(matrix: Vec<f64>, size: usize) -> Vec<f64> {
 /// low is lost, and above 1 possible.
 ///
 /// # Errors
-/// If eigenvectors take more memory than `limit`.
+/// If eigenvectors take more memory than `limit`, or are too close together to be found.
 pub fn spectral_error(
     graph: &Graph,
     partition: &Partition,
@@ -508,7 +513,8 @@ pub fn spectral_error(
     if graph.num_edges() == 0 {
         return Ok(0.0);
     }
-    let mut lost = frequencies(graph, vectors, limit, &Context::default())?;
+    let context = Context { limit, ..Context::default() };
+    let mut lost = frequencies(graph, vectors, true, &context)?;
     let (means, width) = (lost.means(partition), lost.width);
     if width == 0 {
         return Ok(0.0);
@@ -564,7 +570,7 @@ mod tests {
     #[test]
     fn costs_follow_their_definition() {
         let graph = random(12, 14, 5);
-        let rows = frequencies(&graph, 5, MemoryLimit::default(), &Context::default()).unwrap();
+        let rows = frequencies(&graph, 5, true, &Context::default()).unwrap();
         let level = Level { rows, graph: graph.clone() };
         for candidate in level.neighbourhoods().into_iter().chain(level.edges()) {
             let nodes = &candidate.nodes;
@@ -599,7 +605,7 @@ mod tests {
     #[test]
     fn means_keep_the_frequencies_orthogonal() {
         let graph = random(30, 40, 1);
-        let rows = frequencies(&graph, 6, MemoryLimit::default(), &Context::default()).unwrap();
+        let rows = frequencies(&graph, 6, true, &Context::default()).unwrap();
         let level = Level { rows, graph };
         let step = level.take(level.edges(), 12);
         assert_eq!(step.num_clusters(), 18);

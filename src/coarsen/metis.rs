@@ -27,6 +27,8 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
@@ -132,11 +134,7 @@ impl Coarsener for Metis {
         if count == n {
             return Ok(Partition::singletons(n));
         }
-        let mut labels = match graph.num_edges() {
-            // Nothing to cut.
-            0 => (0..n).map(|node| (node * count / n) as u32).collect(),
-            _ => self.partition(graph, count, context)?,
-        };
+        let mut labels = self.partition(graph, count, context)?;
         fill_empty_parts(graph, &mut labels, count);
         Ok(Partition::by_first_node(&labels))
     }
@@ -164,7 +162,9 @@ impl Metis {
     fn partition(&self, graph: &Graph, count: usize, context: &Context<'_>) -> Result<Vec<u32>> {
         check(context.monitor)?;
         if count == 1 || graph.num_edges() == 0 {
-            return Ok(vec![0; graph.num_nodes()]);
+            // Nothing to cut.
+            let n = graph.num_nodes();
+            return Ok((0..n).map(|node| (node * count / n) as u32).collect());
         }
         if count <= AT_ONCE {
             return self.call(graph, count, context);
@@ -251,13 +251,15 @@ fn fill_empty_parts(graph: &Graph, labels: &mut [u32], count: usize) {
     for (node, &label) in labels.iter().enumerate() {
         members[label as usize].push(node as u32);
     }
+    let sizes = members.iter().map(Vec::len).enumerate();
+    let mut heap: BinaryHeap<(usize, Reverse<usize>)> =
+        sizes.map(|(part, size)| (size, Reverse(part))).collect();
     for empty in 0..count {
         if !members[empty].is_empty() {
             continue;
         }
         // The first of the largest; it has two nodes at least, for there are more nodes than parts.
-        let sizes = members.iter().map(Vec::len).enumerate();
-        let Some((largest, _)) = sizes.rev().max_by_key(|&(_, size)| size) else { return };
+        let Some((_, Reverse(largest))) = heap.pop() else { return };
         let inside = |node: u32, labels: &[u32]| {
             let near = graph.neighbors(node).iter();
             near.filter(|&&other| labels[other as usize] == largest as u32).count()
@@ -281,6 +283,8 @@ fn fill_empty_parts(graph: &Graph, labels: &mut [u32], count: usize) {
         }
         members[largest].retain(|&node| labels[node as usize] == largest as u32);
         members[empty] = order;
+        heap.push((members[largest].len(), Reverse(largest)));
+        heap.push((members[empty].len(), Reverse(empty)));
     }
 }
 

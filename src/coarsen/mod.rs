@@ -46,7 +46,7 @@ pub use spectral::Spectral;
 use crate::error::unknown;
 use crate::monitor::Monitor;
 use crate::rng::{Seed, Stream};
-use crate::{Error, Graph, Partition, Result};
+use crate::{Error, Graph, MemoryLimit, Partition, Result};
 
 /// Every coarsener, in the order of the documentation.
 pub const ALL: &[Entry] = &[
@@ -82,11 +82,13 @@ pub struct Context<'a> {
     pub level: usize,
     /// Whom to tell about progress, and who may ask to stop.
     pub monitor: &'a dyn Monitor,
+    /// The most memory to take.
+    pub limit: MemoryLimit,
 }
 
 impl Default for Context<'_> {
     fn default() -> Self {
-        Context { seed: Seed(0), graph: 0, level: 1, monitor: &() }
+        Context { seed: Seed(0), graph: 0, level: 1, monitor: &(), limit: MemoryLimit::default() }
     }
 }
 

@@ -44,7 +44,7 @@ use super::parts::{self, Parts};
 use super::{Coarsener, Context, Entry, Parameter};
 use crate::rng::Seed;
 use crate::spectrum::{Laplacian, Matrix, Pair, Request};
-use crate::{Graph, MemoryLimit, Partition, Result};
+use crate::{Graph, Partition, Result};
 
 /// Spectral clustering; see the [module documentation](self).
 pub struct Spectral {
@@ -170,7 +170,7 @@ impl Spectral {
             let nodes = members.of(component as u32);
             let groups = match count {
                 1 => vec![0; nodes.len()],
-                _ => self.within(graph, &matrix, nodes, &pairs[..count], context, component),
+                _ => self.within(graph, &matrix, nodes, &pairs[..count], context, component)?,
             };
             nodes.iter().zip(groups).for_each(|(&u, group)| labels[u as usize] = first + group);
             first += count as u32;
@@ -187,29 +187,35 @@ impl Spectral {
         pairs: &[&Pair],
         context: &Context<'_>,
         component: usize,
-    ) -> Vec<u32> {
+    ) -> Result<Vec<u32>> {
         let count = pairs.len();
         let both = [relative(matrix, nodes, pairs), angles(pairs)];
         let seed = Seed(context.stream("spectral").next_u64());
         let run = |number: usize| {
             let mut stream = seed.stream("k-means", component as u64, number as u64);
-            let groups = kmeans(&both[number % 2], count, &mut stream);
+            let groups = kmeans(&both[number % 2], count, &mut stream, context.monitor)?;
             let cut = normalised_cut(graph, matrix.degrees(), nodes, &groups, count);
-            (cut, groups)
+            Ok((cut, groups))
         };
         let numbers = 0..2 * self.restarts;
         let runs: Vec<(f64, Vec<u32>)> = match nodes.len() * count < 1 << 14 {
-            true => numbers.map(run).collect(),
-            false => numbers.into_par_iter().map(run).collect(),
+            true => numbers.map(run).collect::<Result<_>>()?,
+            false => numbers.into_par_iter().map(run).collect::<Result<_>>()?,
         };
         let best = runs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-        best.map_or_else(Vec::new, |(_, groups)| groups)
+        Ok(best.map_or_else(Vec::new, |(_, groups)| groups))
     }
 }
 
 fn request<'a>(count: usize, context: &Context<'a>) -> Request<'a> {
-    let limit = MemoryLimit::default();
-    Request { count, dense: DENSE, tolerance: 1e-5, limit, monitor: context.monitor }
+    Request {
+        count,
+        dense: DENSE,
+        tolerance: 1e-5,
+        strict: false,
+        limit: context.limit,
+        monitor: context.monitor,
+    }
 }
 
 /// (v₂, …, v_k) / √d: the constant first one would change no distance.
@@ -217,8 +223,8 @@ fn relative(matrix: &Matrix<'_>, nodes: &[u32], pairs: &[&Pair]) -> Points {
     let width = pairs.len() - 1;
     let mut numbers = Vec::with_capacity(nodes.len() * width);
     for (i, &u) in nodes.iter().enumerate() {
-        let root = matrix.degrees()[u as usize].sqrt();
-        numbers.extend(pairs[1..].iter().map(|pair| pair.vector[i] / root));
+        let root = matrix.inverse_roots()[u as usize];
+        numbers.extend(pairs[1..].iter().map(|pair| pair.vector[i] * root));
     }
     Points { numbers, width }
 }
@@ -257,7 +263,9 @@ fn normalised_cut(
             }
         });
     }
-    inside.iter().zip(total).map(|(inside, total): (&f64, f64)| 1.0 - inside / total).sum()
+    // A group without weight keeps nothing together.
+    let share = |(inside, total): (&f64, f64)| if total > 0.0 { inside / total } else { 0.0 };
+    inside.iter().zip(total).map(|pair| 1.0 - share(pair)).sum()
 }
 
 /// `count` groups of whole components, the largest dealt first, each where least is.
@@ -292,7 +300,7 @@ fn reference(graph: &Graph, count: usize, context: &Context<'_>) -> Result<Vec<u
     let mut order: Vec<usize> = (0..n).collect();
     context.stream("spectral").shuffle(&mut order);
     order.truncate(count);
-    Ok(lloyd(&Points { numbers, width }, order, Nearness::Cosine))
+    lloyd(&Points { numbers, width }, order, Nearness::Cosine, context.monitor)
 }
 
 #[cfg(test)]

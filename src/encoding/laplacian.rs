@@ -42,8 +42,8 @@ impl Laplacian {
 /// A disconnected graph has the value 0 once for every component, and `skip` = 1 leaves out that of the
 /// first only. Under [`Laplacian::Normalised`] a node without edges has the value 1. Weights are not looked at.
 ///
-/// Components of more than 4,096 nodes are not written out as matrices, which takes long where eigenvalues are close to each
-/// other.
+/// Components of more than 4,096 nodes are not written out as matrices; where their eigenvalues are too close together to be
+/// found that way (long chains), that is an error.
 ///
 /// Dwivedi & Bresson, "A Generalization of Transformer Networks to Graphs", 2021; Belkin & Niyogi, Neural
 /// Computation 15, 2003.
@@ -85,8 +85,14 @@ impl LaplacianEncoding {
     ) -> Result<LaplacianEncoding> {
         let n = graph.num_nodes();
         let wanted = skip.saturating_add(columns).min(n);
-        let request =
-            Request { count: wanted, dense: DENSE, tolerance: 1e-12, limit, monitor: &() };
+        let request = Request {
+            count: wanted,
+            dense: DENSE,
+            tolerance: 1e-12,
+            strict: true,
+            limit,
+            monitor: &(),
+        };
         let found = Matrix::unweighted(graph, laplacian).lowest(&request)?;
         let found: Vec<(&Pair, &[u32])> = found.pairs().skip(skip.min(wanted)).collect();
         Ok(columns_of(&found, n, columns))

@@ -31,17 +31,34 @@ pub(super) fn basis(size: usize, count: usize) -> usize {
     (2 * count + 24).min(size.saturating_sub(1))
 }
 
-/// The `count` largest eigenvalues, descending, with their vectors, all orthogonal to `known`, which are
-/// orthogonal eigenvectors. `product(i, x)` is row i of the matrix times x.
+/// A matrix, and what is known of it.
+pub(super) struct Problem<'a> {
+    pub size: usize,
+    /// `product(i, x)` is row i of the matrix times x.
+    pub product: &'a (dyn Fn(usize, &[f64]) -> f64 + Sync),
+    /// Orthogonal eigenvectors that are not wanted.
+    pub known: &'a [Vec<f64>],
+    /// No eigenvalue is larger.
+    pub bound: f64,
+    /// How far from an eigenvector what stands for one may be.
+    pub tolerance: f64,
+}
+
+/// Eigenvalues, descending, with their vectors.
+pub(super) struct Found {
+    pub pairs: Vec<Pair>,
+    /// Whether all are as close as they should be.
+    pub converged: bool,
+}
+
+/// The `count` largest eigenvalues whose vectors are orthogonal to the known ones.
 pub(super) fn largest(
-    size: usize,
+    problem: &Problem<'_>,
     count: usize,
-    product: &(dyn Fn(usize, &[f64]) -> f64 + Sync),
-    known: &[Vec<f64>],
-    tolerance: f64,
     mut stream: Stream,
     monitor: &dyn Monitor,
-) -> Result<Vec<Pair>> {
+) -> Result<Found> {
+    let &Problem { size, product, known, bound, tolerance } = problem;
     let most = basis(size, count).min(size - known.len());
     let fixed = known.len();
     let mut vectors: Vec<Vec<f64>> = known.to_vec();
@@ -66,7 +83,7 @@ pub(super) fn largest(
                 small[j * most + i] = part;
             }
             beside = normalise(&mut next);
-            if beside <= f64::EPSILON * tolerance.max(1.0) * 16.0 {
+            if beside <= f64::EPSILON * bound * 16.0 {
                 // The basis holds all that its start can reach: go on with another.
                 beside = 0.0;
                 next = random(&mut stream);
@@ -85,7 +102,7 @@ pub(super) fn largest(
                 value: -pair.value,
                 vector: combined(&vectors[fixed..fixed + most], &pair.vector),
             };
-            return Ok(ritz[..count].iter().map(pair).collect());
+            return Ok(Found { pairs: ritz[..count].iter().map(pair).collect(), converged: done });
         }
         kept = (count + (most - count) / 2).min(most - 1);
         let shrunk: Vec<Vec<f64>> = ritz[..kept]
@@ -174,7 +191,7 @@ mod tests {
         let matrix = Matrix::weighted(graph, laplacian);
         let find = |dense| {
             let limit = MemoryLimit::default();
-            let request = Request { count, dense, tolerance, limit, monitor: &() };
+            let request = Request { count, dense, strict: true, tolerance, limit, monitor: &() };
             matrix.lowest(&request).unwrap()
         };
         let (whole, products) = (find(usize::MAX), find(0));
@@ -233,6 +250,39 @@ mod tests {
         let mut two = path.clone();
         two.extend(path.iter().map(|&(u, v)| (u + 120, v + 120)));
         compare(&Graph::from_pairs(240, &two).unwrap().0, Laplacian::Combinatorial, 7, 1e-8);
+    }
+
+    #[test]
+    fn eigenvalues_that_occur_several_times_are_found_as_often() {
+        // A square grid: all frequencies but those of the diagonal come in pairs.
+        let at = |x: u32, y: u32| 18 * x + y;
+        let mut pairs = Vec::new();
+        for (x, y) in (0..18).flat_map(|x| (0..17).map(move |y| (x, y))) {
+            pairs.extend([(at(x, y), at(x, y + 1)), (at(y, x), at(y + 1, x))]);
+        }
+        let (graph, _) = Graph::from_pairs(324, &pairs).unwrap();
+        compare(&graph, Laplacian::Combinatorial, 8, 1e-9);
+        compare(&graph, Laplacian::Normalised, 11, 1e-9);
+    }
+
+    #[test]
+    fn scale_changes_nothing() {
+        let graph = blocks(120, 30, 7);
+        let find = |weight: f32| {
+            let (pairs, weights): (Vec<_>, Vec<_>) =
+                graph.edges().map(|(u, v, _)| ((u, v), weight)).unzip();
+            let (graph, _) = Graph::from_weighted_pairs(120, &pairs, &weights).unwrap();
+            let limit = MemoryLimit::default();
+            let request =
+                Request { count: 5, dense: 0, strict: true, tolerance: 1e-9, limit, monitor: &() };
+            let matrix = Matrix::weighted(&graph, Laplacian::Combinatorial);
+            let values: Vec<f64> =
+                matrix.lowest(&request).unwrap().pairs().map(|(pair, _)| pair.value).collect();
+            values.into_iter().map(|value| value / f64::from(weight)).collect::<Vec<_>>()
+        };
+        for (a, b) in find(1.0).iter().zip(find(1e-20)) {
+            assert!((a - b).abs() < 1e-6, "{a} {b}");
+        }
     }
 
     #[test]

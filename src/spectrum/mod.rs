@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::monitor::Monitor;
 use crate::partition::Members;
 use crate::rng::Seed;
-use crate::{Graph, MemoryLimit, Result};
+use crate::{Error, Graph, MemoryLimit, Result};
 
 /// Which Laplacian of the undirected graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ pub(crate) struct Request<'a> {
     pub count: usize,
     /// Components of more nodes are not written out as matrices.
     pub dense: usize,
+    /// Whether to fail where that is not reached, instead of taking what there is.
+    pub strict: bool,
     /// How far from an eigenvector what stands for one may be, as a part of the largest eigenvalue; for
     /// components that are not written out.
     pub tolerance: f64,
@@ -99,6 +101,11 @@ impl<'a> Matrix<'a> {
     /// Sums of weights around every node.
     pub(crate) fn degrees(&self) -> &[f64] {
         &self.degrees
+    }
+
+    /// 1 / √degree of every node, 0 for degree 0.
+    pub(crate) fn inverse_roots(&self) -> &[f64] {
+        &self.roots
     }
 
     /// Tells the entries of a row beside the diagonal.
@@ -178,10 +185,11 @@ impl<'a> Matrix<'a> {
         let mut pairs: Vec<(Pair, u32)> =
             all.clone().map(|c| (self.lowest_of(components.of(c)), c)).collect();
         keep_lowest(&mut pairs, wanted);
+        // Further pairs of a component are positive, and come after all zeros.
+        let needed = wanted - pairs.iter().filter(|(pair, _)| pair.value == 0.0).count();
         let mut local = vec![0; n];
         for component in all {
             let nodes = components.of(component);
-            // Further pairs of a component are positive; with zeros enough, none are needed.
             let worst = pairs.last().map_or(f64::NEG_INFINITY, |(pair, _)| pair.value);
             let bound = if pairs.len() < wanted { f64::INFINITY } else { worst };
             if nodes.len() < 2 || bound <= 0.0 {
@@ -189,7 +197,7 @@ impl<'a> Matrix<'a> {
             }
             let numbers = 0..nodes.len() as u32;
             nodes.iter().zip(numbers).for_each(|(&u, number)| local[u as usize] = number);
-            let further = self.further(nodes, &local, wanted, bound, request)?;
+            let further = self.further(nodes, &local, needed, bound, request)?;
             pairs.extend(further.into_iter().map(|pair| (pair, component)));
             keep_lowest(&mut pairs, wanted);
         }
@@ -227,21 +235,29 @@ impl<'a> Matrix<'a> {
             sum
         };
         let mut known = vec![known];
-        let run = |known: &[Vec<f64>], count: usize, tolerance: f64| {
+        let tolerance = request.tolerance * bound;
+        let run = |known: &[Vec<f64>], count: usize| {
             let stream = Seed(0).stream("lanczos", size as u64, known.len() as u64);
-            let tolerance = tolerance * bound;
-            lanczos::largest(size, count, &product, known, tolerance, stream, request.monitor)
+            let problem = lanczos::Problem { size, product: &product, known, bound, tolerance };
+            let found = lanczos::largest(&problem, count, stream, request.monitor)?;
+            if request.strict && !found.converged {
+                return Err(Error::data(format!(
+                    "eigenvectors of a component of {size} nodes were not found: its eigenvalues are too close together; \
+                     ask for fewer, or use what needs none"
+                )));
+            }
+            Ok(found.pairs)
         };
-        let mut pairs = run(&known, count, request.tolerance)?;
+        let mut pairs = run(&known, count)?;
         // One run finds one vector of an eigenvalue that occurs several times, as those of grids do: look whether there
-        // is more beside what has been found, roughly at first.
+        // is more beside what has been found.
         known.extend(pairs.iter().map(|pair| pair.vector.clone()));
         while known.len() + 2 < size {
-            let worst = pairs.last().map_or(f64::NEG_INFINITY, |pair| pair.value) + 1e-3 * bound;
-            if run(&known, 1, 1e-3)?.iter().all(|pair| pair.value <= worst) {
+            let worst = pairs.last().map_or(f64::NEG_INFINITY, |pair| pair.value) + tolerance;
+            let more = run(&known, 1)?;
+            if more.iter().all(|pair| pair.value <= worst) {
                 break;
             }
-            let more = run(&known, 1, request.tolerance)?;
             known.extend(more.iter().map(|pair| pair.vector.clone()));
             pairs.extend(more);
             pairs.sort_by(|a, b| b.value.total_cmp(&a.value));

@@ -127,8 +127,6 @@ impl Sources {
         let label =
             self.folders.iter().map(|folder| folder.join(LABEL)).find(|path| path.is_file());
         all.extend(label.map(|path| (path, LABEL.to_string())));
-        let manifests: Vec<Manifest> =
-            self.folders.iter().map(|folder| Manifest::of_folder(folder)).collect::<Result<_>>()?;
         let mut pinned = Vec::new();
         for (from, name) in all {
             let to = to.join(&name);
@@ -138,7 +136,8 @@ impl Sources {
                 copy(&from, &to, listener)?
             }
             let mut file = Pinned::of(&to)?;
-            if let Some(before) = manifests.iter().find_map(|manifest| manifest.get(&name)) {
+            let beside = from.parent().map(Manifest::of_folder).transpose()?;
+            if let Some(before) = beside.as_ref().and_then(|manifest| manifest.get(&name)) {
                 if before.sha256 == file.sha256 {
                     file.url.clone_from(&before.url);
                 } else {
@@ -219,9 +218,11 @@ impl Site {
         let lock_path = folder.with_file_name(format!(".{name}.lock"));
         let problem = |e| Error::io("cannot lock", &lock_path, e);
         let lock = File::create(&lock_path).map_err(problem)?;
-        if lock.try_lock().is_err() {
+        // Where a file system has no locks, it goes without.
+        let taken = || matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock));
+        if taken() {
             listener.note("another process works on this set; waiting for it");
-            while lock.try_lock().is_err() {
+            while taken() {
                 monitor::check(listener)?;
                 std::thread::sleep(std::time::Duration::from_millis(100));
             }
