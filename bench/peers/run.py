@@ -84,7 +84,6 @@ ROWS = [
         for task in ("spectral", "spectral-reference", "loukas-reference", "metis")
         for data, file, count in [("zinc", ZINC, 1000), ("pattern", PATTERN, 50)]
     ],
-    Row("metis", "com-dblp", "com-dblp/dblp.csv.gz", 1, passes=3),
 ]
 
 TASKS = {

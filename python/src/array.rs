@@ -1,7 +1,7 @@
 //! numpy arrays over memory of the library, without a copy.
 
 use numpy::ndarray::{ArrayView, Dimension, IntoDimension};
-use numpy::{Element, PyArray, PyArrayMethods};
+use numpy::{Element, PyArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// A read-only array over `slice`, which lies in `owner`.
