@@ -1,7 +1,7 @@
 //! numpy arrays over memory of the library, without a copy.
 
 use numpy::ndarray::{ArrayView, Dimension, IntoDimension};
-use numpy::{Element, PyArray, PyUntypedArrayMethods};
+use numpy::{Element, PyArray};
 use pyo3::prelude::*;
 
 /// A read-only array over `slice`, which lies in `owner`.
@@ -19,9 +19,8 @@ where
     let array = ArrayView::from_shape(shape.into_dimension(), slice).expect("a shape that fits");
     // SAFETY: the array keeps `owner` alive, and with it the memory, which nobody writes to.
     let array = unsafe { PyArray::borrow_from_array(&array, owner.as_any().clone()) };
-    // SAFETY: the array was made here, and its flags are its own. Asking numpy's bookkeeping of borrows instead would fail while
-    // another thread reads the same memory.
-    unsafe { (*array.as_array_ptr()).flags &= !numpy::npyffi::NPY_ARRAY_WRITEABLE };
+    // By numpy's own method: the crate's bookkeeping of borrows would fail while another thread reads the same memory.
+    array.call_method1("setflags", (false,)).expect("every array has flags");
     array.into_any()
 }
 
