@@ -22,7 +22,7 @@ def test_every_example_is_run():
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_example(name):
+def test_example(name, tmp_path):
     needs, arguments, expected = RUNS[name]
     for package in needs:
         pytest.importorskip(package, reason=f"{package} is not installed: make test-torch")
@@ -31,6 +31,7 @@ def test_example(name):
         capture_output=True,
         text=True,
         timeout=600,
+        cwd=tmp_path,  # runs are kept where the command is given
     )
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout

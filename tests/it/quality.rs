@@ -123,8 +123,8 @@ fn nmi(a: &[u32], b: &[u32]) -> f64 {
     if of_a + of_b > 0.0 { 2.0 * (of_a + of_b - joint) / (of_a + of_b) } else { 1.0 }
 }
 
-/// Mean over the clusters of the edges that leave over the smaller of the degrees in and out.
-fn mean_conductance(graph: &Graph, partition: &Partition) -> f64 {
+/// Of every cluster, ends of edges that leave it, and the sum of degrees.
+fn edges_of_clusters(graph: &Graph, partition: &Partition) -> (Vec<f64>, Vec<f64>) {
     let of = partition.cluster_of();
     let mut leaving = vec![0.0; partition.num_clusters()];
     let mut degrees = leaving.clone();
@@ -135,6 +135,12 @@ fn mean_conductance(graph: &Graph, partition: &Partition) -> f64 {
             leaving[c] += f64::from(u8::from(a != b));
         }
     }
+    (leaving, degrees)
+}
+
+/// Mean over the clusters of the edges that leave over the smaller of the degrees in and out.
+fn mean_conductance(graph: &Graph, partition: &Partition) -> f64 {
+    let (leaving, degrees) = edges_of_clusters(graph, partition);
     let total: f64 = degrees.iter().sum();
     let conductance = |(&out, &inside): (&f64, &f64)| {
         let smaller = f64::min(inside, total - inside);
@@ -286,16 +292,7 @@ fn planted_communities_are_found_as_well_as_elsewhere() {
 
 /// Sum over the clusters of the edges that leave over the degrees inside.
 fn normalised_cut(graph: &Graph, partition: &Partition) -> f64 {
-    let of = partition.cluster_of();
-    let mut leaving = vec![0.0; partition.num_clusters()];
-    let mut degrees = leaving.clone();
-    for (u, v, _) in graph.edges() {
-        let (a, b) = (of[u as usize] as usize, of[v as usize] as usize);
-        for c in [a, b] {
-            degrees[c] += 1.0;
-            leaving[c] += f64::from(u8::from(a != b));
-        }
-    }
+    let (leaving, degrees) = edges_of_clusters(graph, partition);
     leaving.iter().zip(&degrees).map(|(out, inside): (&f64, &f64)| out / inside).sum()
 }
 
