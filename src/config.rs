@@ -97,6 +97,9 @@ pub struct TrainConfig {
     /// exchangeable.
     #[serde(default)]
     pub up_to_swap: bool,
+    /// All layers as one operation on the CPU, where they can be; otherwise operation by operation.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub fused: bool,
     /// How parameters follow gradients.
     pub optimizer: OptimizerConfig,
     /// How fast.
@@ -104,6 +107,15 @@ pub struct TrainConfig {
     /// The epochs of the configuration that this one shortens; warm-up was scaled in proportion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened_from: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// The learning rate; how long the run is follows from the epochs.

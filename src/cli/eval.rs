@@ -1,6 +1,7 @@
 //! `hdse eval`: a trained model on a part of its set again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde_json::json;
@@ -8,6 +9,7 @@ use serde_json::json;
 use super::output::{Output, object};
 use super::progress::Progress;
 use super::train::{DataRecord, load, moments, open, prepare, trained};
+use crate::nn::fused::Team;
 use crate::train::run::{Setting, evaluate};
 use crate::{MemoryLimit, Result};
 
@@ -39,6 +41,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         Split::Test => &examples.test,
     };
     let progress = Progress::new(0, "evaluating", output);
+    let team = Arc::new(Team::current()?);
     let mut rows = Vec::new();
     for seed in seeds.all() {
         let model = trained(&config, &hash, &directory, seed)?;
@@ -46,6 +49,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             directory: &directory,
             hash: &hash,
             limit,
+            team: &team,
             monitor: &progress,
             report: &mut |_| {},
         };

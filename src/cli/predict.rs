@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -12,6 +13,7 @@ use super::progress::Progress;
 use super::train::{DataRecord, open, trained};
 use crate::data::{AtomicFile, ReadOptions, read};
 use crate::nn::config::Pool;
+use crate::nn::fused::Team;
 use crate::nn::{Batch, Pass, values};
 use crate::train::Loss;
 use crate::train::examples::examples;
@@ -70,6 +72,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     drop(progress);
 
     let progress = Progress::new(examples.len() as u64, "graphs", output);
+    let team = Arc::new(Team::current()?);
     let is_node = config.model.pool == Pool::None;
     let mut table = Table {
         outputs: config.model.outputs,
@@ -80,7 +83,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     for (number, chunk) in examples.chunks(config.train.batch_size).enumerate() {
         crate::monitor::check(&progress)?;
         let batch = Batch { targets: None, ..Batch::merge(&chunk.iter().collect::<Vec<_>>())? };
-        let pass = Pass::eval(&model.parameters).limited(limit);
+        let pass = Pass::eval(&model.parameters).limited(limit).by(&team).fused(config.train.fused);
         table.values.extend(values(model.backbone.forward(&pass, &batch)?));
         for (i, &size) in batch.sizes.iter().enumerate() {
             let graph = (number * config.train.batch_size + i) as u32;
@@ -176,7 +179,6 @@ fn csv(table: &Table) -> String {
 #[cfg(feature = "parquet")]
 fn parquet(table: &Table, file: AtomicFile) -> Result<()> {
     use arrow_array::{ArrayRef, Float32Array, UInt32Array};
-    use std::sync::Arc;
     let whole = |values: &Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(values.clone())) };
     let mut columns = vec![("graph".to_string(), whole(&table.graphs))];
     columns.extend(table.nodes.iter().map(|nodes| ("node".into(), whole(nodes))));

@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -10,6 +11,7 @@ use super::progress::{self, Progress};
 use crate::config::Config;
 use crate::data::sets::{self, LoadOptions, Splits};
 use crate::nn::Model;
+use crate::nn::fused::Team;
 use crate::rng::Seed;
 use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
 use crate::train::examples::{Examples, examples};
@@ -306,6 +308,7 @@ pub(super) struct Run {
     pub examples: Examples,
     /// Stands for configuration and data.
     pub hash: String,
+    team: Arc<Team>,
     /// Keeps other processes out.
     _lock: File,
 }
@@ -320,7 +323,8 @@ impl Run {
     ) -> Result<Run> {
         let _lock = lock(&directory)?;
         sweep(&directory);
-        Ok(Run { directory, config, examples, hash, _lock })
+        let team = Arc::new(Team::current()?);
+        Ok(Run { directory, config, examples, hash, team, _lock })
     }
 
     /// Steps of a seed.
@@ -345,8 +349,14 @@ impl Run {
             failed = failed.take().or(curves.write(config, line).err());
             report(line);
         };
-        let mut setting =
-            Setting { directory, hash, limit, monitor: progress, report: &mut report };
+        let mut setting = Setting {
+            directory,
+            hash,
+            limit,
+            team: &self.team,
+            monitor: progress,
+            report: &mut report,
+        };
         let outcome = train(config, examples, seed, &mut setting).map_err(|error| match error {
             error if error.is_interrupted() => {
                 let run = directory.display();

@@ -149,6 +149,12 @@ pub const KEYS: &[Key] = &[
         "false",
         "loss and metric up to a swap of two exchangeable classes within each graph",
     ),
+    key(
+        "train.fused",
+        "true, false",
+        "true",
+        "all layers as one operation on the CPU, where there is one; otherwise operation by operation",
+    ),
     needed(
         "train.optimizer",
         r#"{ name = "adamw" | "adam", betas, epsilon, weight_decay }, { name = "sgd", momentum, weight_decay, nesterov }"#,

@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Query, key and value by one map `in_proj_weight` `[3 × width, width]`, attention, `out_proj`.
 #[derive(Clone, Debug)]
 pub struct MultiHead {
-    weight: Param,
-    bias: Param,
-    output: Linear,
-    dropout: Dropout,
+    pub(super) weight: Param,
+    pub(super) bias: Param,
+    pub(super) output: Linear,
+    pub(super) dropout: Dropout,
     heads: usize,
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::fused::lanes::Lanes;
 use super::ops::attention::Pairs;
 use super::ops::rows::Groups;
 use crate::data::{Edges, Matrix, Values};
@@ -36,6 +37,19 @@ pub struct Batch {
     pub codes: Option<Codes>,
     /// Targets, row after row, of graphs or of nodes.
     pub targets: Option<Values>,
+    /// What [`Batch::settle`] has worked out.
+    pub settled: Settled,
+}
+
+/// The structure of a batch, if it has been worked out ahead of time. A copy of a batch may be changed, so
+/// it begins without.
+#[derive(Debug, Default)]
+pub struct Settled(Option<Arc<Structure>>);
+
+impl Clone for Settled {
+    fn clone(&self) -> Settled {
+        Settled::default()
+    }
 }
 
 /// Eigenvectors of graph Laplacians.
@@ -68,10 +82,22 @@ impl Batch {
     }
 
     /// Which rows belong together, after a check that all parts fit each other.
-    pub fn structure(&self) -> Result<Structure> {
+    pub fn structure(&self) -> Result<Arc<Structure>> {
+        if let Some(structure) = &self.settled.0 {
+            return Ok(structure.clone());
+        }
         self.check()?;
         let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
-        Ok(Structure::new(&self.sizes, &self.edges, codes))
+        Ok(Arc::new(Structure::new(&self.sizes, &self.edges, codes)))
+    }
+
+    /// Works out the structure now, in this thread, instead of when a model is run. Parts of the batch must
+    /// not change any more.
+    pub fn settle(&mut self) -> Result<()> {
+        let structure = self.structure()?;
+        structure.lanes();
+        self.settled = Settled(Some(structure));
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -178,6 +204,7 @@ impl Batch {
             spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
             codes: codes.map(|codes| Codes::merge(&codes)),
             targets: targets.map(|targets| append(&targets)),
+            settled: Settled::default(),
         })
     }
 }
@@ -194,6 +221,7 @@ pub struct Structure {
     /// Pairs of nodes inside every graph, with their codes.
     pub pairs: Arc<Pairs>,
     looped: OnceLock<[Arc<Groups>; 2]>,
+    lanes: OnceLock<Arc<Lanes>>,
 }
 
 impl Structure {
@@ -215,7 +243,13 @@ impl Structure {
             by_graph: Groups::new(of_node.collect(), sizes.len()),
             pairs: Pairs::new(offsets, codes),
             looped: OnceLock::new(),
+            lanes: OnceLock::new(),
         }
+    }
+
+    /// The graphs dealt to lanes, for the fused path.
+    pub(super) fn lanes(&self) -> Arc<Lanes> {
+        self.lanes.get_or_init(|| Arc::new(Lanes::new(self))).clone()
     }
 
     /// Arcs that are no loops, then a loop at every node: by where they start, by where they end.

@@ -31,7 +31,7 @@ pub struct Bias {
     combine: Combine,
     max_distance: MaxDistance,
     unreachable: Unreachable,
-    width: usize,
+    pub(super) width: usize,
 }
 
 impl Bias {

@@ -7,6 +7,8 @@
 //! y = l + a        x' = BN(y + drop(W₂ drop(relu(W₁ y))))
 //! ```
 
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 
 use super::attention::MultiHead;
@@ -14,6 +16,8 @@ use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::config::{EdgeInput, Encoding, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
+use super::fused::network::{self, Network};
+use super::fused::{self, Extras};
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
 use super::message::{Gat, GatedGcn, Gcn, Gine, Pna, PnaShape, Sage};
@@ -41,6 +45,8 @@ pub struct Gps {
     layers: Vec<Layer>,
     head: Predictor,
     heads: usize,
+    /// The layers as one operation, if they can be.
+    network: Option<Arc<Network>>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +105,7 @@ impl Gps {
         let nodes = FeatureEncoder::nodes(&mut encoder, &config.node, config.dim - taken, true);
         let arcs = FeatureEncoder::arcs(&mut encoder, &config.edge, config.dim);
         let bias = Bias::new(scope, config)?;
-        let layers = (0..config.layers)
+        let layers: Vec<Layer> = (0..config.layers)
             .map(|number| {
                 let alike = if config.identical_layers { 0 } else { number };
                 let mut scope = scope.at("layers");
@@ -108,7 +114,18 @@ impl Gps {
             .collect();
         let head = Predictor::new(scope, config);
         let (in_state, heads) = (!edge_gate, config.heads);
-        Ok(Gps { nodes, arcs, positions, in_state, bias, layers, head, heads })
+        let described: Option<Vec<network::Layer>> = layers.iter().map(Layer::describe).collect();
+        let network = described.map(|layers| {
+            Arc::new(Network {
+                dim: config.dim,
+                heads,
+                hidden: config.feed_forward * config.dim,
+                bias_width: bias.as_ref().map_or(0, |bias| bias.width),
+                degree_scale: false,
+                layers,
+            })
+        });
+        Ok(Gps { nodes, arcs, positions, in_state, bias, layers, head, heads, network })
     }
 }
 
@@ -133,6 +150,13 @@ impl Backbone for Gps {
             pass.record(|| "encoder.e".into(), e);
         }
         let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
+        if let Some(network) = &self.network {
+            let (arcs, bias, positions) = (e.as_ref(), bias.as_ref(), positions.as_ref());
+            let extras = Extras { arcs, bias, positions };
+            if let Some(x) = fused::run(pass, structure, network, &x, extras) {
+                return Ok(self.head.forward(pass, structure, x));
+            }
+        }
         for (number, layer) in self.layers.iter().enumerate() {
             (x, e) =
                 layer.forward(pass, structure, number, x, e, positions.as_ref(), bias.as_ref());
@@ -161,6 +185,43 @@ impl Layer {
             feed_forward_norm: BatchNorm::new(scope.at("norm_ff"), dim),
             bias: bias.map(|bias| bias.layer(&mut scope, heads)),
         }
+    }
+
+    /// The layer for the fused path, if that knows its message passing.
+    fn describe(&self) -> Option<network::Layer> {
+        let part = |number: usize| (self.attention.weight, number, Some(self.attention.bias));
+        let norm = || self.local_norm.clone().expect("message passing has a BatchNorm");
+        let local = match &self.local {
+            None => network::Local::None,
+            Some(LocalLayer::Gine(gine)) => network::Local::Gine {
+                maps: [gine.first.clone(), gine.second.clone()],
+                dropout: self.local_dropout,
+                norm: norm(),
+            },
+            Some(LocalLayer::GatedGcn(gated)) => network::Local::GatedGcn {
+                nodes: [&gated.own, &gated.value, &gated.target, &gated.source].map(Clone::clone),
+                arcs: gated.edge.clone(),
+                gate: gated.gate.clone().map(|(first, second)| [first, second]),
+                node_norm: gated.node_norm.clone(),
+                edge_norm: gated.edge_norm.clone(),
+                node_dropout: gated.node_dropout,
+                edge_dropout: gated.edge_dropout,
+                norm: norm(),
+            },
+            Some(_) => return None,
+        };
+        Some(network::Layer {
+            packed: [0, 1, 2].map(part),
+            output: self.attention.output.clone(),
+            weight_dropout: self.attention.dropout,
+            attention_dropout: self.attention_dropout,
+            attention_norm: self.attention_norm.clone(),
+            local,
+            feed_forward: [self.feed_forward.first.clone(), self.feed_forward.second.clone()],
+            feed_forward_dropout: [self.feed_forward.inner, self.feed_forward.outer],
+            feed_forward_norm: self.feed_forward_norm.clone(),
+            bias: self.bias.clone(),
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of it is the state of a layer")]

@@ -8,6 +8,8 @@
 //!
 //! It reads no arcs but for the degree; structure comes from the encoding and the bias.
 
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 
 use super::attention::attend;
@@ -15,6 +17,8 @@ use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::config::{EdgeInput, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
+use super::fused::network::{self, Network};
+use super::fused::{self, Extras};
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
 use super::ops::attention::Inputs;
@@ -40,6 +44,8 @@ pub struct Gt {
     head: Predictor,
     heads: usize,
     degree_scale: bool,
+    /// The layers as one operation.
+    network: Arc<Network>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,7 +75,7 @@ impl Gt {
         let nodes = FeatureEncoder::nodes(scope, &config.node, config.dim, false);
         let positions = PositionEncoder::added(scope, &config.encoding, config.dim)?;
         let bias = Bias::new(scope, config)?;
-        let layers = (0..config.layers)
+        let layers: Vec<Layer> = (0..config.layers)
             .map(|number| {
                 let alike = if config.identical_layers { 0 } else { number };
                 let mut scope = scope.at("layers");
@@ -78,7 +84,16 @@ impl Gt {
             .collect();
         let head = Predictor::new(scope, config);
         let degree_scale = config.degree_scale.unwrap_or(true);
-        Ok(Gt { nodes, positions, bias, layers, head, heads: config.heads, degree_scale })
+        let heads = config.heads;
+        let network = Arc::new(Network {
+            dim: config.dim,
+            heads,
+            hidden: config.feed_forward * config.dim,
+            bias_width: bias.as_ref().map_or(0, |bias| bias.width),
+            degree_scale,
+            layers: layers.iter().map(Layer::describe).collect(),
+        });
+        Ok(Gt { nodes, positions, bias, layers, head, heads, degree_scale, network })
     }
 }
 
@@ -93,6 +108,10 @@ impl Backbone for Gt {
         }
         pass.record(|| "encoder.h".into(), &x);
         let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
+        let extras = Extras { bias: bias.as_ref(), ..Extras::default() };
+        if let Some(x) = fused::run(pass, structure, &self.network, &x, extras) {
+            return Ok(self.head.forward(pass, structure, x));
+        }
         let scale = self.degree_scale.then(|| {
             let degrees = structure.by_source.sizes();
             let scale = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
@@ -125,6 +144,26 @@ impl Layer {
             feed_forward_norm: BatchNorm::new(scope.at("norm2"), dim),
             bias: bias.map(|bias| bias.layer(&mut scope, heads)),
             heads,
+        }
+    }
+
+    /// The layer for the fused path.
+    fn describe(&self) -> network::Layer {
+        network::Layer {
+            packed: [
+                (self.key_query.weight, 1, None),
+                (self.key_query.weight, 0, None),
+                (self.value.weight, 0, None),
+            ],
+            output: self.output.clone(),
+            weight_dropout: self.weight_dropout,
+            attention_dropout: self.attention_dropout,
+            attention_norm: self.attention_norm.clone(),
+            local: network::Local::None,
+            feed_forward: [self.feed_forward.first.clone(), self.feed_forward.second.clone()],
+            feed_forward_dropout: [self.feed_forward.inner, self.feed_forward.outer],
+            feed_forward_norm: self.feed_forward_norm.clone(),
+            bias: self.bias.clone(),
         }
     }
 

@@ -5,13 +5,14 @@ use burn::tensor::{Tensor, activation};
 use super::ops::norm::normalise;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
-use super::pass::{Pass, matrix, vector};
+use super::pass::{Pass, matrix, values};
+use crate::rng::Coins;
 
 /// y = x Wᵀ + b, with W as `weight` `[outputs, inputs]`.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    weight: Param,
-    bias: Option<Param>,
+    pub(super) weight: Param,
+    pub(super) bias: Option<Param>,
 }
 
 impl Linear {
@@ -87,10 +88,10 @@ const EPSILON: f64 = 1e-5;
 /// tenth in every training pass.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
-    weight: Param,
-    bias: Param,
-    running_mean: Param,
-    running_var: Param,
+    pub(super) weight: Param,
+    pub(super) bias: Param,
+    pub(super) running_mean: Param,
+    pub(super) running_var: Param,
 }
 
 impl BatchNorm {
@@ -109,7 +110,7 @@ impl BatchNorm {
     /// `[rows, width]` → `[rows, width]`. Without rows there is nothing to do or to learn; of a single
     /// row, the variance is 0 and the running variance stays.
     pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
-        let [rows, width] = x.dims();
+        let [rows, _] = x.dims();
         if rows == 0 {
             return x;
         }
@@ -121,30 +122,35 @@ impl BatchNorm {
             return scaled * weight.unsqueeze() + bias.unsqueeze();
         }
         if let Some((y, moments)) = normalise(pass, &x, &weight, &bias, EPSILON) {
-            let single = |numbers: Vec<f64>| {
-                vector(numbers.into_iter().map(|number| number as f32).collect(), pass.device())
-            };
-            self.update(pass, rows, single(moments.mean), single(moments.variance));
+            self.update(pass, rows, &moments.mean, &moments.variance);
             return y;
         }
         let mean = x.clone().mean_dim(0); // [1, width]
         let centred = x - mean.clone();
         let variance = centred.clone().square().mean_dim(0); // [1, width]
-        self.update(pass, rows, mean.reshape([width]), variance.clone().reshape([width]));
+        let double = |tensor: Tensor<2>| -> Vec<f64> {
+            values(tensor.detach()).into_iter().map(f64::from).collect()
+        };
+        self.update(pass, rows, &double(mean), &double(variance.clone()));
         let scaled = centred / variance.add_scalar(EPSILON).sqrt();
         scaled * weight.unsqueeze() + bias.unsqueeze()
     }
 
-    /// Moves the running statistics towards those of the batch.
-    fn update(&self, pass: &Pass, rows: usize, mean: Tensor<1>, variance: Tensor<1>) {
-        let moved = |param, new: Tensor<1>| {
-            let old = pass.param::<1>(param).mul_scalar(1.0 - Self::MOMENTUM);
-            pass.update(param, old + new.detach().mul_scalar(Self::MOMENTUM));
+    /// Moves the running statistics towards those of the batch, of so many rows.
+    pub(super) fn update(&self, pass: &Pass, rows: usize, mean: &[f64], variance: &[f64]) {
+        let moved = |param, new: &[f64], factor: f64| {
+            let old = pass.parameters().values(pass.parameters().entry(param));
+            let momentum = Self::MOMENTUM;
+            let moved = |(&old, &new): (&f32, &f64)| {
+                (f64::from(old) * (1.0 - momentum) + new * factor * momentum) as f32
+            };
+            pass.update(param, old.iter().zip(new).map(moved).collect());
         };
-        moved(self.running_mean, mean);
+        if rows > 0 {
+            moved(self.running_mean, mean, 1.0);
+        }
         if rows > 1 {
-            let unbiased = rows as f64 / (rows as f64 - 1.0);
-            moved(self.running_var, variance.mul_scalar(unbiased));
+            moved(self.running_var, variance, rows as f64 / (rows as f64 - 1.0));
         }
     }
 }
@@ -198,6 +204,11 @@ impl Dropout {
         }
     }
 
+    /// The coins of this pass; none if nothing drops.
+    pub(super) fn coins(&self, pass: &Pass) -> Option<Coins> {
+        pass.coins(self.site, self.rate)
+    }
+
     /// The factors of this pass; none if nothing drops.
     pub fn mask(&self, pass: &Pass, count: usize) -> Option<Vec<f32>> {
         pass.mask(self.site, self.rate, count)
@@ -207,10 +218,10 @@ impl Dropout {
 /// Linear, ReLU, dropout, linear, dropout: `ff1`, `ff2`.
 #[derive(Clone, Debug)]
 pub struct FeedForward {
-    first: Linear,
-    second: Linear,
-    inner: Dropout,
-    outer: Dropout,
+    pub(super) first: Linear,
+    pub(super) second: Linear,
+    pub(super) inner: Dropout,
+    pub(super) outer: Dropout,
 }
 
 impl FeedForward {

@@ -46,6 +46,7 @@ mod batch;
 mod bias;
 pub mod config;
 mod encoder;
+pub mod fused;
 pub mod gps;
 pub mod gt;
 mod head;
@@ -57,7 +58,7 @@ mod pass;
 mod prepare;
 
 pub use attention::MultiHead;
-pub use batch::{Batch, Spectrum, Structure};
+pub use batch::{Batch, Settled, Spectrum, Structure};
 pub use bias::Bias;
 pub use config::ModelConfig;
 pub use layers::{BatchNorm, Dropout, Embedding, FeedForward, LayerNorm, Linear, normalise_rows};

@@ -4,13 +4,15 @@
 //! statistics, and traces intermediate results for those who ask. Layers are plain structs of
 //! [`Param`]s; everything that changes from pass to pass is here.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use super::fused::{Simd, Team};
 use super::parameters::{Param, Parameters};
-use crate::rng::Seed;
+use crate::rng::{Coins, Seed};
 use crate::{MemoryLimit, Result};
 
 /// Training or evaluating.
@@ -45,30 +47,36 @@ pub struct Traced {
 #[derive(Debug)]
 pub struct Pass<'a> {
     parameters: &'a Parameters,
-    tensors: Vec<Tensor<1>>,
+    /// Made when first asked for.
+    tensors: Vec<OnceCell<Tensor<1>>>,
     device: Device,
     mode: Mode,
-    statistics: RefCell<Vec<(Param, Tensor<1>)>>,
+    statistics: RefCell<Vec<(Param, Vec<f32>)>>,
     trace: Option<RefCell<BTreeMap<String, Traced>>>,
     composed: bool,
+    fused: bool,
+    simd: Simd,
+    team: Arc<Team>,
+    /// Derivatives that did not go through the tape.
+    flat: Arc<Mutex<Option<Vec<f32>>>>,
     limit: Option<MemoryLimit>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass on `device`; gradients can be had if that is an autodiff device.
     pub fn new(parameters: &'a Parameters, mode: Mode, device: &Device) -> Pass<'a> {
-        let tensor = |entry: &super::Entry| {
-            let tensor = vector(parameters.values(entry).to_vec(), device);
-            if entry.trained && device.is_autodiff() { tensor.require_grad() } else { tensor }
-        };
         Pass {
             parameters,
-            tensors: parameters.entries().iter().map(tensor).collect(),
+            tensors: parameters.entries().iter().map(|_| OnceCell::new()).collect(),
             device: device.clone(),
             mode,
             statistics: RefCell::default(),
             trace: None,
             composed: false,
+            fused: true,
+            simd: Simd::detect(),
+            team: Arc::default(),
+            flat: Arc::default(),
             limit: None,
         }
     }
@@ -92,6 +100,24 @@ impl<'a> Pass<'a> {
     /// Uses tensor operations only, as devices without our kernels do.
     pub fn composed(mut self) -> Pass<'a> {
         self.composed = true;
+        self
+    }
+
+    /// Runs all layers as one operation where it can, which is the default, or not.
+    pub fn fused(mut self, fused: bool) -> Pass<'a> {
+        self.fused = fused;
+        self
+    }
+
+    /// Uses instructions of every processor only.
+    pub fn portable(mut self) -> Pass<'a> {
+        self.simd = Simd::Portable;
+        self
+    }
+
+    /// Shares the work among the threads of a team; one thread otherwise.
+    pub fn by(mut self, team: &Arc<Team>) -> Pass<'a> {
+        self.team = team.clone();
         self
     }
 
@@ -137,44 +163,60 @@ impl<'a> Pass<'a> {
         self.composed
     }
 
+    pub(super) fn is_fused(&self) -> bool {
+        self.fused && !self.composed && !self.is_traced()
+    }
+
+    pub(super) fn simd(&self) -> Simd {
+        self.simd
+    }
+
+    pub(super) fn team(&self) -> &Arc<Team> {
+        &self.team
+    }
+
+    pub(super) fn parameters(&self) -> &Parameters {
+        self.parameters
+    }
+
+    /// Where derivatives go that do not go through the tape.
+    pub(super) fn flat_gradients(&self) -> &Arc<Mutex<Option<Vec<f32>>>> {
+        &self.flat
+    }
+
     /// The tensor of a parameter, in its shape.
     pub fn param<const D: usize>(&self, param: Param) -> Tensor<D> {
-        let shape: [usize; D] = self.parameters.entry(param).shape[..]
+        let entry = self.parameters.entry(param);
+        let shape: [usize; D] = entry.shape[..]
             .try_into()
             .expect("a layer asks for its parameters in the rank it gave them");
-        self.tensors[param.0].clone().reshape(shape)
+        let tensor = self.tensors[param.0].get_or_init(|| {
+            let tensor = vector(self.parameters.values(entry).to_vec(), &self.device);
+            if entry.trained && self.device.is_autodiff() { tensor.require_grad() } else { tensor }
+        });
+        tensor.clone().reshape(shape)
     }
 
     /// Replaces a running statistic when the pass is over.
-    pub(super) fn update(&self, param: Param, value: Tensor<1>) {
-        self.statistics.borrow_mut().push((param, value.detach()));
+    pub(super) fn update(&self, param: Param, values: Vec<f32>) {
+        self.statistics.borrow_mut().push((param, values));
     }
 
     /// New running statistics, to be written by [`Statistics::store`].
     pub fn statistics(self) -> Statistics {
-        let update = |(param, tensor)| (param, values(tensor));
-        Statistics(self.statistics.into_inner().into_iter().map(update).collect())
+        Statistics(self.statistics.into_inner())
     }
 
     /// Factors of a dropout: 0 with probability `rate`, else 1 / (1 - rate); none where nothing drops.
     pub(super) fn mask(&self, site: u64, rate: f64, count: usize) -> Option<Vec<f32>> {
+        let coins = self.coins(site, rate)?;
+        Some((0..count).map(|number| coins.factor(number as u32)).collect())
+    }
+
+    /// The coins of a dropout; none where nothing drops.
+    pub(super) fn coins(&self, site: u64, rate: f64) -> Option<Coins> {
         let Mode::Train { seed, step } = self.mode else { return None };
-        if rate == 0.0 {
-            return None;
-        }
-        let keep = if rate < 1.0 { (1.0 / (1.0 - rate)) as f32 } else { 0.0 };
-        let threshold = (rate * 2f64.powi(32)) as u64;
-        let mut stream = seed.stream("dropout", step, site);
-        let mut mask = Vec::with_capacity(count + 1);
-        while mask.len() < count {
-            let bits = stream.next_u64();
-            // Two decisions of 32 bits each.
-            for half in [bits & 0xFFFF_FFFF, bits >> 32] {
-                mask.push(if half < threshold { 0.0 } else { keep });
-            }
-        }
-        mask.truncate(count);
-        Some(mask)
+        (rate > 0.0).then(|| seed.coins("dropout", step, site, rate))
     }
 
     /// A random sign for each of `count` columns, in training.
@@ -224,8 +266,11 @@ impl<'a> Pass<'a> {
         inputs: &[&Tensor<2>],
     ) -> (Vec<f32>, Vec<Vec<f32>>) {
         let gradients = loss.backward();
-        let mut flat = vec![0.0; self.parameters.count()];
+        let flat = self.flat.lock().ok().and_then(|mut flat| flat.take());
+        let mut flat = flat.unwrap_or_else(|| vec![0.0; self.parameters.count()]);
         for (entry, tensor) in self.parameters.entries().iter().zip(&self.tensors) {
+            // What no tensor was made of is in the derivatives that did not go through the tape.
+            let Some(tensor) = tensor.get().filter(|_| entry.trained) else { continue };
             if let Some(gradient) = tensor.grad(&gradients) {
                 flat[entry.range.clone()].copy_from_slice(&values(gradient));
             }

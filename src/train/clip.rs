@@ -2,8 +2,8 @@
 //!
 //! Gradients longer than c in the L2 norm over all parameters are shortened to about c: every element is
 //! multiplied by min(1, c / (‖g‖ + 10⁻⁶)) (Pascanu, Mikolov & Bengio, ICML 2013; the 10⁻⁶ is PyTorch's). The
-//! sum of squares is `f64` in eight interleaved parts, always the same ones, so it has the same bits on every
-//! machine and cannot overflow.
+//! sum of squares is `f64` in eight interleaved parts of blocks of a fixed size, so it has the same bits on every
+//! machine and for any number of threads, and cannot overflow.
 //!
 //! ```
 //! use hdse::train::clip_norm;
@@ -12,8 +12,14 @@
 //! assert!((gradients[0] - 0.6).abs() < 1e-6 && (gradients[1] - 0.8).abs() < 1e-6);
 //! ```
 
+use std::sync::Mutex;
+
+use crate::nn::fused::{Kernel, Simd, Team, Vector};
+
 /// Parts of the sum; enough that additions need not wait for each other.
 const PARTS: usize = 8;
+/// Numbers summed by one thread at a time.
+const BLOCK: usize = 1 << 15;
 
 /// Shortens gradients to L2 norm `max_norm` if they are longer, and gives the norm they had.
 ///
@@ -22,28 +28,59 @@ const PARTS: usize = 8;
 /// caller sees from the result that it should stop or skip the step. A `max_norm` that is negative or NaN
 /// counts as such a failure, with NaN as the result.
 pub fn clip_norm(gradients: &mut [f32], max_norm: f64) -> f64 {
-    if max_norm.is_nan() || max_norm < 0.0 {
-        return f64::NAN;
-    }
-    let norm = norm(gradients);
-    let factor = (max_norm / (norm + 1e-6)) as f32;
-    if norm.is_finite() && factor < 1.0 {
-        for gradient in gradients {
-            *gradient *= factor;
-        }
+    let (norm, factor) = measure(&Team::default(), gradients, max_norm);
+    if factor < 1.0 {
+        gradients.iter_mut().for_each(|gradient| *gradient *= factor);
     }
     norm
 }
 
+/// The norm of gradients, measured by a team, and what to multiply them by.
+pub(crate) fn measure(team: &Team, gradients: &[f32], max_norm: f64) -> (f64, f32) {
+    if max_norm.is_nan() || max_norm < 0.0 {
+        return (f64::NAN, 1.0);
+    }
+    let norm = norm(team, gradients);
+    let factor = (max_norm / (norm + 1e-6)) as f32;
+    (norm, if norm.is_finite() { factor.min(1.0) } else { 1.0 })
+}
+
 /// The L2 norm.
-fn norm(numbers: &[f32]) -> f64 {
-    let mut sums = [0.0f64; PARTS];
-    for chunk in numbers.chunks(PARTS) {
-        for (sum, &number) in sums.iter_mut().zip(chunk) {
+fn norm(team: &Team, numbers: &[f32]) -> f64 {
+    let blocks: Vec<(&[f32], Mutex<f64>)> =
+        numbers.chunks(BLOCK).map(|block| (block, Mutex::new(0.0))).collect();
+    let simd = Simd::detect();
+    team.share(blocks.len(), |own| {
+        for (numbers, sum) in &blocks[own] {
+            let mut squares = 0.0;
+            simd.run(Squares { numbers, sum: &mut squares });
+            *sum.lock().expect("no other thread has this block") = squares;
+        }
+    });
+    let sum = |(_, sum): (&[f32], Mutex<f64>)| sum.into_inner().unwrap_or(f64::NAN);
+    blocks.into_iter().map(sum).sum::<f64>().sqrt()
+}
+
+struct Squares<'a> {
+    numbers: &'a [f32],
+    sum: &'a mut f64,
+}
+
+impl Kernel for Squares<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let mut sums = [0.0f64; PARTS];
+        let (chunks, rest) = self.numbers.as_chunks::<PARTS>();
+        for chunk in chunks {
+            for (sum, &number) in sums.iter_mut().zip(chunk) {
+                *sum += f64::from(number) * f64::from(number);
+            }
+        }
+        for (sum, &number) in sums.iter_mut().zip(rest) {
             *sum += f64::from(number) * f64::from(number);
         }
+        *self.sum = sums.iter().sum();
     }
-    sums.iter().sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
@@ -71,8 +108,18 @@ mod tests {
                 for (a, b) in clipped.iter().zip(&gradients) {
                     prop_assert!((f64::from(*a) - f64::from(*b) * factor).abs() < 1e-5);
                 }
-                prop_assert!(norm(&clipped) <= max_norm * (1.0 + 1e-6));
+                prop_assert!(norm(&Team::default(), &clipped) <= max_norm * (1.0 + 1e-6));
             }
+        }
+    }
+
+    #[test]
+    fn the_norm_does_not_depend_on_threads() {
+        let numbers: Vec<f32> = (0..200_001).map(|i| (i % 977) as f32 * 1e-3).collect();
+        let one = norm(&Team::default(), &numbers);
+        for threads in [2, 3] {
+            let team = Team::new(threads).unwrap();
+            assert_eq!(norm(&team, &numbers).to_bits(), one.to_bits());
         }
     }
 

@@ -5,18 +5,19 @@
 //! kill or by a power cut, goes on from its last checkpoint as if nothing had happened.
 
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::checkpoint::{self, Best, Position};
 use super::directory::{EpochLine, Outcome, SeedDirectory};
 use super::examples::Examples;
-use super::{Optimizer, clip_norm, swap};
+use super::{Optimizer, clip, swap};
 use crate::config::{Config, TrainConfig};
 use crate::data::Values;
 use crate::error::Context as _;
 use crate::monitor::{Monitor, check};
 use crate::nn::config::Pool;
+use crate::nn::fused::Team;
 use crate::nn::{Batch, Model, Pass, values};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
@@ -32,6 +33,8 @@ pub struct Setting<'a> {
     pub hash: &'a str,
     /// The most memory to take.
     pub limit: MemoryLimit,
+    /// Who does the work.
+    pub team: &'a Arc<Team>,
     /// Hears of every batch, and may ask to stop.
     pub monitor: &'a dyn Monitor,
     /// Hears of every epoch.
@@ -70,25 +73,18 @@ pub fn train(
         let order = order(examples.train.len(), seed, position.epoch);
         let batches = order.chunks(settings.batch_size).skip(position.batch as usize);
         ahead(&examples.train, batches, |batch| {
-            let pass = Pass::train(&model.parameters, seed, position.step).limited(setting.limit);
-            let prediction = model.backbone.forward(&pass, &batch)?;
-            let targets = targets(settings, &batch, || values(prediction.clone().detach()))?;
-            let loss = settings.loss.of(prediction, &targets)?;
-            let mut gradients = pass.gradients(&loss);
-            let loss = f64::from(values(loss)[0]);
-            let norm = clip_norm(&mut gradients, settings.clip_norm.unwrap_or(f64::INFINITY));
+            let rate = rate(position.epoch, position.step);
+            let at = At { seed, step: position.step, rate, limit: setting.limit };
+            let Step { loss, norm, targets, .. } =
+                step(settings, &mut model, &mut optimizer, &batch, &at, setting.team)?;
             if !loss.is_finite() || !norm.is_finite() {
                 return Err(diverged(loss, norm, &position, &order, settings));
             }
-            pass.statistics().store(&mut model.parameters);
-            let rate = rate(position.epoch, position.step);
-            optimizer.step(rate, model.parameters.trained_mut(), &gradients)?;
-
             position.step += 1;
             position.batch += 1;
-            let sum = f64::from_bits(position.loss_bits) + loss * targets.len() as f64;
+            let sum = f64::from_bits(position.loss_bits) + loss * targets as f64;
             position.loss_bits = sum.to_bits();
-            position.targets += targets.len() as u64;
+            position.targets += targets as u64;
             setting.monitor.advance(1);
             let stopped = check(setting.monitor);
             if stopped.is_err() || saved.elapsed() > CHECKPOINT_EVERY {
@@ -162,6 +158,75 @@ pub fn train(
     Ok(outcome)
 }
 
+/// Where a step is in its run.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Seed of the run.
+    pub seed: Seed,
+    /// Number of the step, from 0.
+    pub step: u64,
+    /// The learning rate.
+    pub rate: f64,
+    /// The most memory to take.
+    pub limit: MemoryLimit,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Loss of the batch.
+    pub loss: f64,
+    /// Length of the gradient, before it was clipped.
+    pub norm: f64,
+    /// Targets in the batch.
+    pub targets: usize,
+    /// What the parts of a step took, in the order of [`Step::PARTS`].
+    pub times: [Duration; 5],
+}
+
+impl Step {
+    /// The parts of a step.
+    pub const PARTS: [&'static str; 5] = ["forward", "loss", "backward", "clip", "optimizer"];
+}
+
+/// One step: predictions, loss, gradients, their clipping, and the change of the model. If loss or gradient are
+/// not finite, nothing changes.
+pub fn step(
+    settings: &TrainConfig,
+    model: &mut Model,
+    optimizer: &mut Optimizer,
+    batch: &Batch,
+    at: &At,
+    team: &Arc<Team>,
+) -> Result<Step> {
+    let mut times = [Duration::ZERO; 5];
+    let mut clock = Instant::now();
+    let mut lap = |part: usize| {
+        times[part] = clock.elapsed();
+        clock = Instant::now();
+    };
+    let pass = Pass::train(&model.parameters, at.seed, at.step).limited(at.limit);
+    let pass = pass.by(team).fused(settings.fused);
+    let prediction = model.backbone.forward(&pass, batch)?;
+    lap(0);
+    let targets = targets(settings, batch, || values(prediction.clone().detach()))?;
+    let loss = settings.loss.of(prediction, &targets)?;
+    lap(1);
+    let gradients = pass.gradients(&loss);
+    let loss = f64::from(values(loss)[0]);
+    lap(2);
+    let limit = settings.clip_norm.unwrap_or(f64::INFINITY);
+    let (norm, factor) = clip::measure(team, &gradients, limit);
+    lap(3);
+    if loss.is_finite() && norm.is_finite() {
+        pass.statistics().store(&mut model.parameters);
+        let parameters = model.parameters.trained_mut();
+        optimizer.step_by(team, at.rate, parameters, &gradients, factor)?;
+        lap(4);
+    }
+    Ok(Step { loss, norm, targets: targets.len(), times })
+}
+
 /// Takes one graph of each part through model and loss, and all targets through the metric: what does not fit
 /// shows at once, not after an epoch.
 pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Result<()> {
@@ -193,14 +258,14 @@ pub fn name(hash: &str, seed: u64) -> String {
 }
 
 /// The order of graphs in an epoch.
-fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
+pub fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     seed.stream("shuffle", epoch, 0).shuffle(&mut order);
     order
 }
 
-/// Merges batches in a thread of its own, two ahead of their use.
-fn ahead<'a>(
+/// Merges batches of these graphs in a thread of its own, two ahead of their use.
+pub fn ahead<'a>(
     examples: &[Batch],
     batches: impl Iterator<Item = &'a [usize]> + Send,
     mut work: impl FnMut(Batch) -> Result<()>,
@@ -211,7 +276,11 @@ fn ahead<'a>(
             for numbers in batches {
                 let parts: Vec<&Batch> = numbers.iter().map(|&number| &examples[number]).collect();
                 // Nobody listens any more once the work has failed.
-                if sender.send(Batch::merge(&parts)).is_err() {
+                let merged = Batch::merge(&parts).and_then(|mut batch| {
+                    batch.settle()?;
+                    Ok(batch)
+                });
+                if sender.send(merged).is_err() {
                     return;
                 }
             }
@@ -271,6 +340,7 @@ pub fn evaluate(
     ahead(examples, numbers.chunks(settings.batch_size), |batch| {
         check(setting.monitor)?;
         let pass = Pass::eval(&model.parameters).limited(setting.limit);
+        let pass = pass.by(setting.team).fused(settings.fused);
         let prediction = model.backbone.forward(&pass, &batch)?;
         let numbers = values(prediction.clone());
         let targets = targets(settings, &batch, || numbers.clone())?;

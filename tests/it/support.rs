@@ -58,3 +58,54 @@ pub fn own_golden() -> PathBuf {
 pub fn golden() -> PathBuf {
     std::env::var_os("HDSE_GOLDEN").map_or_else(own_golden, PathBuf::from)
 }
+
+/// The ways to run a pass.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Of tensor operations alone.
+    Composed,
+    /// With our own operations.
+    Kernels,
+    /// All layers as one operation, where there is one.
+    Fused,
+    /// The same with the instructions of every processor.
+    Portable,
+    /// The same by so many threads.
+    Threads(usize),
+}
+
+#[cfg(feature = "train")]
+impl Way {
+    pub const ALL: [Way; 6] =
+        [Way::Composed, Way::Kernels, Way::Fused, Way::Portable, Way::Threads(2), Way::Threads(3)];
+
+    pub fn is_fused(self) -> bool {
+        !matches!(self, Way::Composed | Way::Kernels)
+    }
+
+    pub fn of(self, pass: hdse::nn::Pass<'_>) -> hdse::nn::Pass<'_> {
+        match self {
+            Way::Composed => pass.composed(),
+            Way::Kernels => pass.fused(false),
+            Way::Fused => pass,
+            Way::Portable => pass.portable(),
+            Way::Threads(count) => pass.by(&team(count)),
+        }
+    }
+}
+
+/// A team that is kept, with the memory of all earlier passes.
+#[cfg(feature = "train")]
+fn team(threads: usize) -> std::sync::Arc<hdse::nn::fused::Team> {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    thread_local! {
+        static TEAMS: RefCell<BTreeMap<usize, Arc<hdse::nn::fused::Team>>> = RefCell::default();
+    }
+    TEAMS.with_borrow_mut(|teams| {
+        let team = || Arc::new(hdse::nn::fused::Team::new(threads).unwrap());
+        teams.entry(threads).or_insert_with(team).clone()
+    })
+}

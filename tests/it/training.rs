@@ -1,12 +1,14 @@
 //! Runs of training: they learn, repeat themselves, and go on after any stop.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdse::MemoryLimit;
 use hdse::config::Config;
 use hdse::data::{Matrix, ReadOptions, Sample, Values, read};
 use hdse::monitor::Monitor;
+use hdse::nn::fused::Team;
 use hdse::rng::Seed;
 use hdse::train::directory::Outcome;
 use hdse::train::examples::{Examples, examples};
@@ -103,8 +105,24 @@ fn run(
     directory: &Path,
     monitor: &dyn Monitor,
 ) -> hdse::Result<Outcome> {
-    let mut setting =
-        Setting { directory, hash: "test", limit: MemoryLimit::NONE, monitor, report: &mut |_| {} };
+    run_by(1, config, examples, directory, monitor)
+}
+
+fn run_by(
+    threads: usize,
+    config: &Config,
+    examples: &Examples,
+    directory: &Path,
+    monitor: &dyn Monitor,
+) -> hdse::Result<Outcome> {
+    let mut setting = Setting {
+        directory,
+        hash: "test",
+        limit: MemoryLimit::NONE,
+        team: &Arc::new(Team::new(threads).unwrap()),
+        monitor,
+        report: &mut |_| {},
+    };
     train(config, examples, 1, &mut setting)
 }
 
@@ -126,6 +144,12 @@ fn equal_seeds_give_equal_bytes_and_stops_change_nothing() {
     let again = folder.path().join("again");
     run(&config, &examples, &again, &()).unwrap();
     assert!(files(&again) == files(&whole), "the same bytes");
+
+    for threads in [2, 3] {
+        let by = folder.path().join(format!("by-{threads}"));
+        run_by(threads, &config, &examples, &by, &()).unwrap();
+        assert!(files(&by) == files(&whole), "the same bytes by {threads} threads");
+    }
 
     // Stopped after every third batch, within and between epochs.
     let stopped = folder.path().join("stopped");
@@ -167,6 +191,7 @@ fn other_runs_checkpoints_are_refused() {
         directory: folder.path(),
         hash: "another",
         limit: MemoryLimit::NONE,
+        team: &Arc::default(),
         monitor: &(),
         report: &mut |_| {},
     };

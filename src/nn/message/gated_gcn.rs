@@ -20,16 +20,16 @@ use crate::nn::pass::Pass;
 /// The layer; parameters `A` to `E`, `gate.0` and `gate.2`, `bn_node`, `bn_edge`.
 #[derive(Clone, Debug)]
 pub struct GatedGcn {
-    own: Linear,
-    value: Linear,
-    edge: Linear,
-    target: Linear,
-    source: Linear,
-    gate: Option<(Linear, Linear)>,
-    node_norm: BatchNorm,
-    edge_norm: BatchNorm,
-    node_dropout: Dropout,
-    edge_dropout: Dropout,
+    pub(in crate::nn) own: Linear,
+    pub(in crate::nn) value: Linear,
+    pub(in crate::nn) edge: Linear,
+    pub(in crate::nn) target: Linear,
+    pub(in crate::nn) source: Linear,
+    pub(in crate::nn) gate: Option<(Linear, Linear)>,
+    pub(in crate::nn) node_norm: BatchNorm,
+    pub(in crate::nn) edge_norm: BatchNorm,
+    pub(in crate::nn) node_dropout: Dropout,
+    pub(in crate::nn) edge_dropout: Dropout,
 }
 
 impl GatedGcn {

@@ -12,8 +12,8 @@ use crate::nn::pass::Pass;
 /// The layer; parameters `nn.0` and `nn.2`.
 #[derive(Clone, Debug)]
 pub struct Gine {
-    first: Linear,
-    second: Linear,
+    pub(in crate::nn) first: Linear,
+    pub(in crate::nn) second: Linear,
 }
 
 impl Gine {

@@ -60,6 +60,16 @@ impl Pairs {
         self.codes.as_deref()
     }
 
+    /// Offsets of graphs among nodes.
+    pub(in crate::nn) fn node_offsets(&self) -> &[usize] {
+        &self.nodes
+    }
+
+    /// Offsets of graphs among pairs.
+    pub(in crate::nn) fn pair_offsets(&self) -> &[usize] {
+        &self.starts
+    }
+
     /// For every graph, its nodes and its pairs.
     fn graphs(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let ranges = |offsets: &[usize]| offsets[0]..offsets[1];

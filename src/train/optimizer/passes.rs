@@ -4,6 +4,7 @@
 //! rounds in one way on every machine, and never a fused multiply-add: so the result is the same bytes.
 
 use super::config::{Adam, AdamW, Sgd};
+use crate::nn::fused::{Kernel, Simd, Vector};
 
 /// One step of AdamW: parameters shrink first, then follow the moments of the bare gradient.
 pub(super) fn adamw(
@@ -11,7 +12,7 @@ pub(super) fn adamw(
     step: u64,
     learning_rate: f64,
     parameters: &mut [f32],
-    gradients: &[f32],
+    gradients: Gradients,
     moments: [&mut [f32]; 2],
 ) {
     let kept = (1.0 - learning_rate * config.weight_decay) as f32;
@@ -28,7 +29,7 @@ pub(super) fn adam(
     step: u64,
     learning_rate: f64,
     parameters: &mut [f32],
-    gradients: &[f32],
+    gradients: Gradients,
     moments: [&mut [f32]; 2],
 ) {
     let decay = config.weight_decay as f32;
@@ -44,10 +45,15 @@ pub(super) fn adam(
 }
 
 /// One step of gradient descent without momentum.
-pub(super) fn descend(config: &Sgd, learning_rate: f64, parameters: &mut [f32], gradients: &[f32]) {
+pub(super) fn descend(
+    config: &Sgd,
+    learning_rate: f64,
+    parameters: &mut [f32],
+    gradients: Gradients,
+) {
     let (decay, rate) = (config.weight_decay as f32, learning_rate as f32);
-    for (parameter, &gradient) in parameters.iter_mut().zip(gradients) {
-        let gradient = decayed(decay, *parameter, gradient);
+    for (parameter, &gradient) in parameters.iter_mut().zip(gradients.numbers) {
+        let gradient = decayed(decay, *parameter, gradient * gradients.factor);
         *parameter -= rate * gradient;
     }
 }
@@ -57,13 +63,13 @@ pub(super) fn descend_with_momentum(
     config: &Sgd,
     learning_rate: f64,
     parameters: &mut [f32],
-    gradients: &[f32],
+    gradients: Gradients,
     buffer: &mut [f32],
 ) {
     let (decay, rate) = (config.weight_decay as f32, learning_rate as f32);
     let momentum = config.momentum as f32;
-    for ((parameter, &gradient), kept) in parameters.iter_mut().zip(gradients).zip(buffer) {
-        let gradient = decayed(decay, *parameter, gradient);
+    for ((parameter, &gradient), kept) in parameters.iter_mut().zip(gradients.numbers).zip(buffer) {
+        let gradient = decayed(decay, *parameter, gradient * gradients.factor);
         *kept = *kept * momentum + gradient;
         let direction = if config.nesterov { gradient + momentum * *kept } else { *kept };
         *parameter -= rate * direction;
@@ -100,19 +106,43 @@ impl Scales {
     fn pass(
         &self,
         parameters: &mut [f32],
-        gradients: &[f32],
-        [means, squares]: [&mut [f32]; 2],
+        gradients: Gradients,
+        moments: [&mut [f32]; 2],
         decay: impl Fn(&mut f32, f32) -> f32,
     ) {
+        Simd::detect().run(Moved { scales: self, parameters, gradients, moments, decay });
+    }
+}
+
+/// Gradients to be multiplied by a factor first.
+#[derive(Clone, Copy)]
+pub(super) struct Gradients<'a> {
+    pub numbers: &'a [f32],
+    pub factor: f32,
+}
+
+/// The pass of [`Scales`], for wider instructions where there are some; they round alike.
+struct Moved<'a, D> {
+    scales: &'a Scales,
+    parameters: &'a mut [f32],
+    gradients: Gradients<'a>,
+    moments: [&'a mut [f32]; 2],
+    decay: D,
+}
+
+impl<D: Fn(&mut f32, f32) -> f32> Kernel for Moved<'_, D> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { scales, parameters, gradients, moments: [means, squares], decay } = self;
         let moments = means.iter_mut().zip(squares);
         for ((parameter, &gradient), (mean, square)) in
-            parameters.iter_mut().zip(gradients).zip(moments)
+            parameters.iter_mut().zip(gradients.numbers).zip(moments)
         {
-            let gradient = decay(parameter, gradient);
-            *mean = between(*mean, gradient, self.mean_weight);
-            *square = *square * self.square_kept + self.square_weight * gradient * gradient;
-            let root = square.sqrt() / self.root_correction + self.epsilon;
-            *parameter -= self.step_size * *mean / root;
+            let gradient = decay(parameter, gradient * gradients.factor);
+            *mean = between(*mean, gradient, scales.mean_weight);
+            *square = *square * scales.square_kept + scales.square_weight * gradient * gradient;
+            let root = square.sqrt() / scales.root_correction + scales.epsilon;
+            *parameter -= scales.step_size * *mean / root;
         }
     }
 }

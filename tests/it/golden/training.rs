@@ -2,6 +2,7 @@
 
 use super::Fixture;
 use super::models::{batch, config, loss};
+use crate::support::Way;
 use hdse::nn::{Batch, Entry, Model, Pass, values};
 use hdse::rng::Seed;
 use hdse::train::{Optimizer, OptimizerConfig, Schedule, clip_norm};
@@ -12,6 +13,10 @@ pub fn is_about(fixture: &Fixture) -> bool {
 }
 
 pub fn check(fixture: &Fixture) {
+    Way::ALL.iter().for_each(|way| check_way(fixture, *way));
+}
+
+fn check_way(fixture: &Fixture, way: Way) {
     let mut model = Model::new(&config(&fixture.config), Seed(0)).unwrap();
     model.parameters.load(&fixture.path, "param.").unwrap();
     let loss = loss(&fixture.config);
@@ -46,7 +51,7 @@ pub fn check(fixture: &Fixture) {
     let (mut losses, mut norms, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for (step, &number) in order.iter().enumerate() {
         let batch = &batches[number];
-        let pass = Pass::train(&model.parameters, Seed(0), step as u64);
+        let pass = way.of(Pass::train(&model.parameters, Seed(0), step as u64));
         let prediction = model.backbone.forward(&pass, batch).unwrap();
         let value = loss.of(prediction, batch.targets.as_ref().unwrap()).unwrap();
         let mut gradients = pass.gradients(&value);
@@ -69,7 +74,7 @@ pub fn check(fixture: &Fixture) {
 
     let mut eval_losses = Vec::new();
     for (number, batch) in batches.iter().enumerate() {
-        let pass = Pass::eval(&model.parameters);
+        let pass = way.of(Pass::eval(&model.parameters));
         let prediction = model.backbone.forward(&pass, batch).unwrap();
         let found = values(prediction.clone()).into_iter().map(f64::from);
         fixture.close(&format!("out.eval_pred.{number}"), found, limit("eval_pred_abs"));

@@ -1,6 +1,7 @@
 //! What holds for every model: order, batches, tiny graphs, repetition, tracing, files.
 
 use super::{assert_close, configs, example, example_of, predict, shuffled};
+use crate::support::Way;
 use hdse::data::Values;
 use hdse::nn::config::Encoding;
 use hdse::nn::{Batch, Mode, Model, Pass, cpu, values};
@@ -39,9 +40,8 @@ fn tiny_graphs_train() {
         let model = Model::new(&config, Seed(3)).unwrap();
         for (nodes, arcs) in [(1, 0), (3, 0), (2, 4)] {
             let batch = example_of(&config, nodes, arcs, 0);
-            for composed in [false, true] {
-                let pass = Pass::train(&model.parameters, Seed(0), 0);
-                let pass = if composed { pass.composed() } else { pass };
+            for way in Way::ALL {
+                let pass = way.of(Pass::train(&model.parameters, Seed(0), 0));
                 let prediction = model.backbone.forward(&pass, &batch).unwrap();
                 let gradients = pass.gradients(&prediction.sum());
                 assert!(gradients.iter().all(|g| g.is_finite()), "{config:?}");
@@ -57,7 +57,7 @@ fn tiny_graphs_train() {
 }
 
 #[test]
-fn a_pass_repeats_itself_and_the_composed_form_agrees() {
+fn a_pass_repeats_itself_and_all_ways_agree() {
     for mut config in configs() {
         config.dropout = 0.3;
         config.attention_dropout = 0.4;
@@ -65,27 +65,40 @@ fn a_pass_repeats_itself_and_the_composed_form_agrees() {
         let graphs = [(9, 20), (1, 0), (6, 9)];
         let graphs = graphs.map(|(nodes, arcs)| example_of(&config, nodes, arcs, 0));
         let batch = Batch::merge(&graphs.iter().collect::<Vec<_>>()).unwrap();
-        let run = |step: u64, composed: bool| {
-            let pass = Pass::train(&model.parameters, Seed(0), step);
-            let pass = if composed { pass.composed() } else { pass };
+        let run = |step: u64, way: Way| {
+            let pass = way.of(Pass::train(&model.parameters, Seed(0), step));
             let prediction = model.backbone.forward(&pass, &batch).unwrap();
             let gradients = pass.gradients(&prediction.clone().square().sum());
-            (values(prediction), gradients)
+            let mut after = model.parameters.clone();
+            pass.statistics().store(&mut after);
+            (values(prediction), gradients, after)
         };
-        let (first, gradients) = run(0, false);
-        assert_eq!(run(0, false), (first.clone(), gradients.clone()), "{config:?}");
-        assert_ne!(run(1, false).0, first, "dropout follows the step: {config:?}");
-        let (composed, composed_gradients) = run(0, true);
-        assert_close(&composed, &first, 1e-5, &format!("{config:?}"));
+        let first = run(0, Way::Composed);
+        assert_ne!(run(1, Way::Composed).0, first.0, "dropout follows the step: {config:?}");
+        let (expected, gradients, after) = first;
         let largest = gradients.iter().fold(0.0, |largest: f32, g| largest.max(g.abs()));
-        for entry in model.parameters.entries().iter().filter(|entry| entry.trained) {
-            let (found, expected) =
-                (&composed_gradients[entry.range.clone()], &gradients[entry.range.clone()]);
-            let own = expected.iter().fold(0.0, |own: f32, g| own.max(g.abs()));
-            for (a, b) in found.iter().zip(expected) {
-                // Through BatchNorms of few rows, rounding grows.
-                let limit = 1e-4 * own + 1e-6 * largest;
-                assert!((a - b).abs() <= limit, "{}: {a}, not {b}: {config:?}", entry.name);
+        for way in Way::ALL {
+            let found = run(0, way);
+            assert_eq!(run(0, way), found, "{way:?} {config:?}");
+            if let Way::Threads(_) = way {
+                assert_eq!(found, run(0, Way::Fused), "{way:?} {config:?}");
+            }
+            assert_close(&found.0, &expected, 1e-5, &format!("{way:?} {config:?}"));
+            for entry in model.parameters.entries() {
+                let what = format!("{} {way:?} {config:?}", entry.name);
+                if !entry.trained {
+                    let [found, after] = [&found.2, &after].map(|p| p.get(&entry.name).unwrap());
+                    assert_close(found, after, 1e-5, &what);
+                    continue;
+                }
+                let (found, expected) =
+                    (&found.1[entry.range.clone()], &gradients[entry.range.clone()]);
+                let own = expected.iter().fold(0.0, |own: f32, g| own.max(g.abs()));
+                for (a, b) in found.iter().zip(expected) {
+                    // Through BatchNorms of few rows, rounding grows.
+                    let limit = 1e-4 * own + 1e-6 * largest;
+                    assert!((a - b).abs() <= limit, "{a}, not {b}: {what}");
+                }
             }
         }
     }
@@ -98,7 +111,7 @@ fn attention_weights_can_be_captured() {
     let batch = Batch::merge(&[&example(5, 9, 0), &example(1, 0, 1)]).unwrap();
     let pass = Pass::eval(&model.parameters).traced();
     let traced = values(model.backbone.forward(&pass, &batch).unwrap());
-    assert_eq!(traced, predict(&model, &batch));
+    assert_close(&traced, &predict(&model, &batch), 1e-5, "not traced");
     let trace = pass.trace();
     let weights = &trace["layers.1.attention"];
     assert_eq!(weights.shape, [26, 4]);

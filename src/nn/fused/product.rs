@@ -1,0 +1,503 @@
+//! Matrix products in tiles, with what happens to the result done before it is stored.
+//!
+//! C = f(A · B) in tiles of 6 rows and 16 columns, whose sums stay in registers: per step along the inner
+//! dimension two loads of B, six broadcasts of A, twelve multiply-adds. A is read through two strides, so
+//! it can be a matrix or its transpose; B is read in panels of 16 columns, from a [`packed`](super::weights)
+//! copy or in place. What is done to a tile is an [`Epilogue`]: bias, ReLU, dropout, residual, the mask of a
+//! backward pass. Sums run along the inner dimension in order, so a result depends on its row and column alone.
+
+use super::simd::{Kernel, Simd, Vector, WIDTH};
+use crate::rng::Coins;
+
+/// Rows of a tile.
+const TILE_ROWS: usize = 6;
+/// Columns of a tile, and of a panel of B.
+pub const PANEL: usize = 2 * WIDTH;
+/// Inner steps at a time where the inner dimension is rows of activations: more fall out of the first cache,
+/// whose sets repeat every 4 KiB.
+const INNER_BLOCK: usize = 96;
+
+/// A matrix to be read with any strides.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    data: &'a [f32],
+    /// From a row to the next.
+    row: usize,
+    /// From a column to the next.
+    column: usize,
+}
+
+impl<'a> Left<'a> {
+    /// A row-major matrix whose rows are `stride` apart.
+    pub fn rows(data: &'a [f32], stride: usize) -> Left<'a> {
+        Left { data, row: stride, column: 1 }
+    }
+
+    /// The transpose of a row-major matrix whose rows are `stride` apart.
+    pub fn transposed(data: &'a [f32], stride: usize) -> Left<'a> {
+        Left { data, row: 1, column: stride }
+    }
+}
+
+/// A matrix in panels of 16 columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'a> {
+    data: &'a [f32],
+    /// From a row of a panel to the next.
+    row: usize,
+    /// From a panel to the next.
+    panel: usize,
+}
+
+impl<'a> Right<'a> {
+    /// A row-major matrix whose rows are `stride` apart, in place.
+    pub fn rows(data: &'a [f32], stride: usize) -> Right<'a> {
+        Right { data, row: stride, panel: PANEL }
+    }
+
+    /// Panels of `rows` rows, one after another.
+    pub fn packed(data: &'a [f32], rows: usize) -> Right<'a> {
+        Right { data, row: PANEL, panel: rows * PANEL }
+    }
+}
+
+/// What becomes of eight sums of a row.
+pub trait Epilogue {
+    /// Refuses to be used for a result of this size.
+    fn check(&self, rows: usize, columns: usize);
+
+    /// Takes the sums of columns `column` to `column + 7`.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `V`; row and column are within the size checked.
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V);
+}
+
+/// C = f(A · B) with A `[rows, inner]` and B `[inner, columns]`, columns a multiple of 8.
+pub fn product<E: Epilogue>(
+    simd: Simd,
+    [rows, columns, inner]: [usize; 3],
+    a: Left,
+    b: Right,
+    epilogue: E,
+) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!(columns.is_multiple_of(WIDTH), "whole vectors");
+    epilogue.check(rows, columns);
+    if inner > 0 {
+        assert!((rows - 1) * a.row + (inner - 1) * a.column < a.data.len(), "A is large enough");
+        let last = (columns - 1) / PANEL;
+        let end = last * b.panel + (inner - 1) * b.row + columns - last * PANEL;
+        assert!(end <= b.data.len(), "B is large enough");
+    }
+    simd.run(Product { size: [rows, columns, inner], a, b, epilogue });
+}
+
+/// Dᵀ X put into row-major numbers, or added to them: the derivative of a weight from that of its output,
+/// D `[rows, outputs]`, and its input, X `[rows, inputs]`, row by row.
+pub fn outer(
+    simd: Simd,
+    [rows, outputs, inputs]: [usize; 3],
+    d: (&[f32], usize),
+    x: (&[f32], usize),
+    into: (&mut [f32], usize),
+    add: bool,
+) {
+    let (gradient, stride) = into;
+    if rows == 0 && !add {
+        for row in 0..outputs {
+            gradient[row * stride..][..inputs].fill(0.0);
+        }
+    }
+    for start in (0..rows).step_by(INNER_BLOCK) {
+        let count = INNER_BLOCK.min(rows - start);
+        let a = Left::transposed(&d.0[start * d.1..], d.1);
+        let b = Right::rows(&x.0[start * x.1..], x.1);
+        let epilogue = Gradient { out: &mut *gradient, stride, inputs, add: add || start > 0 };
+        product(simd, [outputs, inputs.next_multiple_of(WIDTH), count], a, b, epilogue);
+    }
+}
+
+struct Product<'a, E> {
+    size: [usize; 3],
+    a: Left<'a>,
+    b: Right<'a>,
+    epilogue: E,
+}
+
+impl<E: Epilogue> Kernel for Product<'_, E> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(mut self) {
+        let [_, columns, _] = self.size;
+        let mut column = 0;
+        // SAFETY: `product` has checked both matrices.
+        unsafe {
+            while column + PANEL <= columns {
+                self.panel::<V, 2>(column);
+                column += PANEL;
+            }
+            if column < columns {
+                self.panel::<V, 1>(column);
+            }
+        }
+    }
+}
+
+impl<E: Epilogue> Product<'_, E> {
+    /// All rows of `VECTORS` vectors of columns.
+    #[inline(always)]
+    unsafe fn panel<V: Vector, const VECTORS: usize>(&mut self, column: usize) {
+        let [rows, _, inner] = self.size;
+        let mut row = 0;
+        while row < rows {
+            let valid = TILE_ROWS.min(rows - row);
+            // Rows beyond the last are the last again, and not stored.
+            let offsets = std::array::from_fn(|m| m.min(valid - 1) * self.a.row);
+            // SAFETY: within both matrices.
+            unsafe {
+                let a = self.a.data.as_ptr().add(row * self.a.row);
+                let b = self.b.data.as_ptr().add(column / PANEL * self.b.panel);
+                let sums = tile::<V, VECTORS>(a, offsets, self.a.column, b, self.b.row, inner);
+                if valid == TILE_ROWS {
+                    for (m, sums) in sums.iter().enumerate() {
+                        for (v, sums) in sums.iter().enumerate() {
+                            self.epilogue.put(row + m, column + v * WIDTH, *sums);
+                        }
+                    }
+                } else {
+                    for (m, sums) in sums.iter().enumerate().take(valid) {
+                        for (v, sums) in sums.iter().enumerate() {
+                            self.epilogue.put(row + m, column + v * WIDTH, *sums);
+                        }
+                    }
+                }
+            }
+            row += TILE_ROWS;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Vector, const VECTORS: usize>(
+    mut a: *const f32,
+    offsets: [usize; TILE_ROWS],
+    step: usize,
+    mut b: *const f32,
+    stride: usize,
+    inner: usize,
+) -> [[V; VECTORS]; TILE_ROWS] {
+    // SAFETY: the caller's matrices reach that far; pointers beyond the last step are not read.
+    unsafe {
+        let mut sums = [[V::splat(0.0); VECTORS]; TILE_ROWS];
+        for _ in 0..inner {
+            let columns: [V; VECTORS] = std::array::from_fn(|v| V::load(b.add(v * WIDTH)));
+            for (sums, offset) in sums.iter_mut().zip(offsets) {
+                let x = V::splat(*a.add(offset));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = x.mul_add(column, *sum);
+                }
+            }
+            a = a.wrapping_add(step);
+            b = b.wrapping_add(stride);
+        }
+        sums
+    }
+}
+
+/// Stores sums, or adds them to what is there, times a factor.
+#[derive(Debug)]
+pub struct Store<'a> {
+    /// Where the first row begins.
+    pub out: &'a mut [f32],
+    /// From a row to the next.
+    pub stride: usize,
+    /// Add instead of replace.
+    pub add: bool,
+    /// Multiplies sums.
+    pub factor: f32,
+}
+
+impl<'a> Store<'a> {
+    /// Replaces what is there.
+    pub fn new(out: &'a mut [f32], stride: usize) -> Store<'a> {
+        Store { out, stride, add: false, factor: 1.0 }
+    }
+
+    /// Adds to what is there.
+    pub fn adding(out: &'a mut [f32], stride: usize) -> Store<'a> {
+        Store { out, stride, add: true, factor: 1.0 }
+    }
+}
+
+/// Whether rows and columns fit an output.
+fn check(out: &[f32], stride: usize, rows: usize, columns: usize) {
+    assert!((rows - 1) * stride + columns <= out.len(), "the output is large enough");
+}
+
+impl Epilogue for Store<'_> {
+    fn check(&self, rows: usize, columns: usize) {
+        check(self.out, self.stride, rows, columns);
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let out = self.out.as_mut_ptr().add(row * self.stride + column);
+            let factor = V::splat(self.factor);
+            let result =
+                if self.add { sums.mul_add(factor, V::load(out)) } else { sums.mul(factor) };
+            result.store(out);
+        }
+    }
+}
+
+/// Sums of the first `inputs` columns into unpadded rows.
+struct Gradient<'a> {
+    out: &'a mut [f32],
+    stride: usize,
+    inputs: usize,
+    add: bool,
+}
+
+impl Epilogue for Gradient<'_> {
+    fn check(&self, rows: usize, _: usize) {
+        check(self.out, self.stride, rows, self.inputs);
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let out = self.out.as_mut_ptr().add(row * self.stride + column);
+            if column + WIDTH <= self.inputs {
+                let result = if self.add { sums.add(V::load(out)) } else { sums };
+                result.store(out);
+            } else {
+                for (i, sum) in sums.to_array().into_iter().enumerate().take(self.inputs - column) {
+                    *out.add(i) = if self.add { *out.add(i) + sum } else { sum };
+                }
+            }
+        }
+    }
+}
+
+/// y = sums + bias
+#[derive(Debug)]
+pub struct Biased<'a> {
+    /// The result.
+    pub out: &'a mut [f32],
+    /// From a row to the next.
+    pub stride: usize,
+    /// A number for each column.
+    pub bias: &'a [f32],
+}
+
+impl Epilogue for Biased<'_> {
+    fn check(&self, rows: usize, columns: usize) {
+        check(self.out, self.stride, rows, columns);
+        assert!(columns <= self.bias.len(), "a bias for each column");
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let y = sums.add(V::load(self.bias.as_ptr().add(column)));
+            y.store(self.out.as_mut_ptr().add(row * self.stride + column));
+        }
+    }
+}
+
+/// Coins for the numbers of a matrix: the coin of row r and column c is number `first + r · width + c`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tosses<'a> {
+    /// The coins.
+    pub coins: &'a Coins,
+    /// For each row, the number of its first coin.
+    pub firsts: &'a [u32],
+}
+
+impl Tosses<'_> {
+    /// # Safety
+    /// The processor has the instructions of `V`, and `row` a first coin.
+    #[inline(always)]
+    pub unsafe fn toss<V: Vector>(&self, row: usize, column: usize, x: V) -> V {
+        // SAFETY: by contract.
+        unsafe { x.toss(self.coins, self.firsts.get_unchecked(row).wrapping_add(column as u32)) }
+    }
+}
+
+/// y = drop(relu(sums + bias))
+#[derive(Debug)]
+pub struct Relu<'a> {
+    /// The result.
+    pub out: &'a mut [f32],
+    /// From a row to the next.
+    pub stride: usize,
+    /// A number for each column.
+    pub bias: &'a [f32],
+    /// Dropout.
+    pub tosses: Option<Tosses<'a>>,
+}
+
+impl Epilogue for Relu<'_> {
+    fn check(&self, rows: usize, columns: usize) {
+        check(self.out, self.stride, rows, columns);
+        assert!(columns <= self.bias.len(), "a bias for each column");
+        assert!(self.tosses.is_none_or(|t| rows <= t.firsts.len()), "coins for each row");
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let y = sums.add(V::load(self.bias.as_ptr().add(column))).max(V::splat(0.0));
+            let y = match &self.tosses {
+                Some(tosses) => tosses.toss(row, column, y),
+                None => y,
+            };
+            y.store(self.out.as_mut_ptr().add(row * self.stride + column));
+        }
+    }
+}
+
+/// y = residual + drop((sums + bias) · scale of the row)
+#[derive(Debug)]
+pub struct Residual<'a> {
+    /// The result.
+    pub out: &'a mut [f32],
+    /// What is added; rows as far apart as those of the result.
+    pub residual: &'a [f32],
+    /// From a row to the next.
+    pub stride: usize,
+    /// A number for each column.
+    pub bias: &'a [f32],
+    /// A factor for each row.
+    pub scales: Option<&'a [f32]>,
+    /// Dropout.
+    pub tosses: Option<Tosses<'a>>,
+}
+
+impl Epilogue for Residual<'_> {
+    fn check(&self, rows: usize, columns: usize) {
+        check(self.out, self.stride, rows, columns);
+        check(self.residual, self.stride, rows, columns);
+        assert!(columns <= self.bias.len(), "a bias for each column");
+        assert!(self.scales.is_none_or(|scales| rows <= scales.len()), "a scale for each row");
+        assert!(self.tosses.is_none_or(|t| rows <= t.firsts.len()), "coins for each row");
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let place = row * self.stride + column;
+            let mut y = sums.add(V::load(self.bias.as_ptr().add(column)));
+            if let Some(scales) = self.scales {
+                y = y.mul(V::splat(*scales.get_unchecked(row)));
+            }
+            if let Some(tosses) = &self.tosses {
+                y = tosses.toss(row, column, y);
+            }
+            y.add(V::load(self.residual.as_ptr().add(place)))
+                .store(self.out.as_mut_ptr().add(place));
+        }
+    }
+}
+
+/// y = sums · factor where what was kept is above 0: back through ReLU and dropout.
+#[derive(Debug)]
+pub struct Gate<'a> {
+    /// The result.
+    pub out: &'a mut [f32],
+    /// What the forward pass kept, rows as far apart.
+    pub kept: &'a [f32],
+    /// From a row to the next.
+    pub stride: usize,
+    /// 1, or what dropout multiplied by.
+    pub factor: f32,
+}
+
+impl Epilogue for Gate<'_> {
+    fn check(&self, rows: usize, columns: usize) {
+        check(self.out, self.stride, rows, columns);
+        check(self.kept, self.stride, rows, columns);
+    }
+
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, row: usize, column: usize, sums: V) {
+        // SAFETY: checked.
+        unsafe {
+            let place = row * self.stride + column;
+            let kept = V::load(self.kept.as_ptr().add(place));
+            let y = sums.mul(V::splat(self.factor)).where_positive(kept);
+            y.store(self.out.as_mut_ptr().add(place));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Seed;
+
+    fn numbers(count: usize, key: u64) -> Vec<f32> {
+        let mut stream = Seed(key).stream("product", 0, 0);
+        (0..count).map(|_| stream.unit() as f32 - 0.5).collect()
+    }
+
+    #[test]
+    fn products_of_all_sizes_are_those_of_the_definition() {
+        for simd in [Simd::Portable, Simd::detect()] {
+            for [rows, columns, inner] in
+                [[1, 8, 1], [5, 16, 3], [6, 24, 16], [7, 48, 20], [13, 8, 64], [20, 64, 0]]
+            {
+                let (a, b) = (numbers(rows * inner, 1), numbers(inner * columns, 2));
+                let at = numbers(rows * inner, 1);
+                let turned: Vec<f32> =
+                    (0..rows * inner).map(|i| at[i % rows * inner + i / rows]).collect();
+                let lefts = [Left::rows(&a, inner), Left::transposed(&turned, rows)];
+                for left in lefts {
+                    let mut out = vec![7.0; rows * columns];
+                    let right = Right::rows(&b, columns);
+                    product(
+                        simd,
+                        [rows, columns, inner],
+                        left,
+                        right,
+                        Store::new(&mut out, columns),
+                    );
+                    for (i, found) in out.iter().enumerate() {
+                        let (row, column) = (i / columns, i % columns);
+                        let terms =
+                            (0..inner).map(|k| a[row * inner + k] * b[k * columns + column]);
+                        let expected: f32 = terms.sum();
+                        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn derivatives_of_weights_keep_to_their_columns() {
+        for simd in [Simd::Portable, Simd::detect()] {
+            for [rows, outputs, inputs] in [[1usize, 3, 5], [97, 13, 20], [200, 6, 52], [0, 2, 3]] {
+                let (wide_d, wide_x) = (outputs + 3, inputs.next_multiple_of(16));
+                let (d, x) = (numbers(rows * wide_d, 3), numbers(rows * wide_x, 4));
+                let mut out = vec![7.0; outputs * (inputs + 1)];
+                let into = (&mut out[..], inputs + 1);
+                outer(simd, [rows, outputs, inputs], (&d, wide_d), (&x, wide_x), into, false);
+                for (i, &found) in out.iter().enumerate() {
+                    let (o, c) = (i / (inputs + 1), i % (inputs + 1));
+                    let terms = (0..rows).map(|r| d[r * wide_d + o] * x[r * wide_x + c]);
+                    let expected: f32 = if c == inputs { 7.0 } else { terms.sum() };
+                    assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+                }
+            }
+        }
+    }
+}
