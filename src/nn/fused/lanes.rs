@@ -16,7 +16,7 @@ use crate::nn::batch::Structure;
 /// Groups of lanes, and so threads that are of use, at most.
 pub const GROUPS: usize = 8;
 /// Rows of a lane, where graphs are small enough.
-const ROWS: usize = 48;
+const ROWS: usize = 80;
 /// Rows that a group is worth.
 const GROUP_ROWS: usize = 160;
 

@@ -13,9 +13,9 @@ use crate::rng::Coins;
 const TILE_ROWS: usize = 6;
 /// Columns of a tile, and of a panel of B.
 pub const PANEL: usize = 2 * WIDTH;
-/// Inner steps at a time where the inner dimension is rows of activations: more fall out of the first cache,
-/// whose sets repeat every 4 KiB.
-const INNER_BLOCK: usize = 96;
+/// Inner steps at a time, at most, where the inner dimension is rows of activations: more fall out of the
+/// first cache, whose sets repeat every 4 KiB.
+const INNER_BLOCK: usize = 128;
 
 /// A matrix to be read with any strides.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +111,10 @@ pub fn outer(
             gradient[row * stride..][..inputs].fill(0.0);
         }
     }
-    for start in (0..rows).step_by(INNER_BLOCK) {
-        let count = INNER_BLOCK.min(rows - start);
+    // In equal blocks: a short one costs as much as a long one where tiles begin and end.
+    let block = rows.div_ceil(rows.div_ceil(INNER_BLOCK).max(1)).max(1);
+    for start in (0..rows).step_by(block) {
+        let count = block.min(rows - start);
         let a = Left::transposed(&d.0[start * d.1..], d.1);
         let b = Right::rows(&x.0[start * x.1..], x.1);
         let epilogue = Gradient { out: &mut *gradient, stride, inputs, add: add || start > 0 };
