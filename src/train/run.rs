@@ -70,25 +70,18 @@ pub fn train(
         let order = order(examples.train.len(), seed, position.epoch);
         let batches = order.chunks(settings.batch_size).skip(position.batch as usize);
         ahead(&examples.train, batches, |batch| {
-            let pass = Pass::train(&model.parameters, seed, position.step).limited(setting.limit);
-            let prediction = model.backbone.forward(&pass, &batch)?;
-            let targets = targets(settings, &batch, || values(prediction.clone().detach()))?;
-            let loss = settings.loss.of(prediction, &targets)?;
-            let mut gradients = pass.gradients(&loss);
-            let loss = f64::from(values(loss)[0]);
-            let norm = clip_norm(&mut gradients, settings.clip_norm.unwrap_or(f64::INFINITY));
+            let rate = rate(position.epoch, position.step);
+            let at = At { seed, step: position.step, rate, limit: setting.limit };
+            let Step { loss, norm, targets, .. } =
+                step(settings, &mut model, &mut optimizer, &batch, &at)?;
             if !loss.is_finite() || !norm.is_finite() {
                 return Err(diverged(loss, norm, &position, &order, settings));
             }
-            pass.statistics().store(&mut model.parameters);
-            let rate = rate(position.epoch, position.step);
-            optimizer.step(rate, model.parameters.trained_mut(), &gradients)?;
-
             position.step += 1;
             position.batch += 1;
-            let sum = f64::from_bits(position.loss_bits) + loss * targets.len() as f64;
+            let sum = f64::from_bits(position.loss_bits) + loss * targets as f64;
             position.loss_bits = sum.to_bits();
-            position.targets += targets.len() as u64;
+            position.targets += targets as u64;
             setting.monitor.advance(1);
             let stopped = check(setting.monitor);
             if stopped.is_err() || saved.elapsed() > CHECKPOINT_EVERY {
@@ -162,6 +155,71 @@ pub fn train(
     Ok(outcome)
 }
 
+/// Where a step is in its run.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Seed of the run.
+    pub seed: Seed,
+    /// Number of the step, from 0.
+    pub step: u64,
+    /// The learning rate.
+    pub rate: f64,
+    /// The most memory to take.
+    pub limit: MemoryLimit,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Loss of the batch.
+    pub loss: f64,
+    /// Length of the gradient, before it was clipped.
+    pub norm: f64,
+    /// Targets in the batch.
+    pub targets: usize,
+    /// What the parts of a step took, in the order of [`Step::PARTS`].
+    pub times: [Duration; 5],
+}
+
+impl Step {
+    /// The parts of a step.
+    pub const PARTS: [&'static str; 5] = ["forward", "loss", "backward", "clip", "optimizer"];
+}
+
+/// One step: predictions, loss, gradients, their clipping, and the change of the model. If loss or gradient are
+/// not finite, nothing changes.
+pub fn step(
+    settings: &TrainConfig,
+    model: &mut Model,
+    optimizer: &mut Optimizer,
+    batch: &Batch,
+    at: &At,
+) -> Result<Step> {
+    let mut times = [Duration::ZERO; 5];
+    let mut clock = Instant::now();
+    let mut lap = |part: usize| {
+        times[part] = clock.elapsed();
+        clock = Instant::now();
+    };
+    let pass = Pass::train(&model.parameters, at.seed, at.step).limited(at.limit);
+    let prediction = model.backbone.forward(&pass, batch)?;
+    lap(0);
+    let targets = targets(settings, batch, || values(prediction.clone().detach()))?;
+    let loss = settings.loss.of(prediction, &targets)?;
+    lap(1);
+    let mut gradients = pass.gradients(&loss);
+    let loss = f64::from(values(loss)[0]);
+    lap(2);
+    let norm = clip_norm(&mut gradients, settings.clip_norm.unwrap_or(f64::INFINITY));
+    lap(3);
+    if loss.is_finite() && norm.is_finite() {
+        pass.statistics().store(&mut model.parameters);
+        optimizer.step(at.rate, model.parameters.trained_mut(), &gradients)?;
+        lap(4);
+    }
+    Ok(Step { loss, norm, targets: targets.len(), times })
+}
+
 /// Takes one graph of each part through model and loss, and all targets through the metric: what does not fit
 /// shows at once, not after an epoch.
 pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Result<()> {
@@ -193,14 +251,14 @@ pub fn name(hash: &str, seed: u64) -> String {
 }
 
 /// The order of graphs in an epoch.
-fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
+pub fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     seed.stream("shuffle", epoch, 0).shuffle(&mut order);
     order
 }
 
-/// Merges batches in a thread of its own, two ahead of their use.
-fn ahead<'a>(
+/// Merges batches of these graphs in a thread of its own, two ahead of their use.
+pub fn ahead<'a>(
     examples: &[Batch],
     batches: impl Iterator<Item = &'a [usize]> + Send,
     mut work: impl FnMut(Batch) -> Result<()>,
