@@ -3,6 +3,8 @@
 //! Results go to standard output (as JSON with `--json`), notes and progress to standard error. Exit
 //! codes: 0 good, 1 the work failed, 2 wrong usage, 130 interrupted; a closed pipe is 0.
 
+#[cfg(feature = "train")]
+mod bench;
 mod coarsen;
 mod completions;
 #[cfg(feature = "train")]
@@ -103,6 +105,9 @@ enum Verb {
     /// Run an experiment of the paper and print its numbers beside ours
     #[cfg(feature = "train")]
     Reproduce(reproduce::Options),
+    /// Measure what training steps take
+    #[cfg(feature = "train")]
+    Bench(bench::Options),
     /// Results that were computed before: what there is, whether it is intact, cleaning up
     Store(store::Options),
     /// Say what this program and machine are like, for bug reports
@@ -178,6 +183,8 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Config(options) => config::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Reproduce(options) => reproduce::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Bench(options) => bench::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),
         Verb::Doctor => doctor::run(output),
         Verb::List(options) => list::run(&options, output),

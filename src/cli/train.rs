@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use super::output::{Output, count, object, thousands};
 use super::progress::{self, Progress};
 use crate::config::Config;
+use crate::data::Sample;
 use crate::data::sets::{self, LoadOptions, Splits};
-use crate::nn::Model;
 use crate::nn::fused::Team;
+use crate::nn::{Batch, Model};
 use crate::rng::Seed;
 use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
 use crate::train::examples::{Examples, examples};
@@ -237,21 +238,32 @@ pub(super) fn prepare(
     output: &Output,
 ) -> Result<Examples> {
     let total = splits.parts().iter().map(|part| part.len() as u64).sum();
-    let place = place(config);
     let progress = Progress::new(total, "graphs", output);
     let mut first = 0;
-    let mut part = |name: &str, samples: &[crate::data::Sample]| {
-        let made = examples(config, samples, first, limit, &progress);
+    let mut part = |name: &str, samples: &[Sample]| {
+        let made = prepare_part(config, name, samples, first, limit, &progress);
         first += samples.len();
-        made.map_err(|e| match e.is_interrupted() {
-            true => e,
-            false => e.context(format!("{place}, part `{name}`")),
-        })
+        made
     };
     Ok(Examples {
         train: part("train", &splits.train)?,
         val: part("val", &splits.val)?,
         test: part("test", &splits.test)?,
+    })
+}
+
+/// The graphs of one part made ready; `first` is the number of the first within the whole set.
+pub(super) fn prepare_part(
+    config: &Config,
+    name: &str,
+    samples: &[Sample],
+    first: usize,
+    limit: MemoryLimit,
+    progress: &Progress,
+) -> Result<Vec<Batch>> {
+    examples(config, samples, first, limit, progress).map_err(|e| match e.is_interrupted() {
+        true => e,
+        false => e.context(format!("{}, part `{name}`", place(config))),
     })
 }
 

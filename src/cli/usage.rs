@@ -28,6 +28,18 @@ pub(super) fn now() -> Usage {
     Usage { cpu_seconds: 0.0, peak_rss_bytes: 0, current_rss_bytes: 0 }
 }
 
+/// Gives free memory back to the system and forgets the peak so far, so that the next one is that of what follows.
+/// False where the system can't.
+#[cfg(feature = "train")]
+pub(super) fn forget_peak() -> bool {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it may be called at any time, from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
 #[cfg(unix)]
 fn current_rss() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;

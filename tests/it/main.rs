@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::type_complexity)]
 
 mod bad_input;
+#[cfg(all(feature = "cli", feature = "train"))]
+mod bench_command;
 #[cfg(all(feature = "cli", feature = "parquet"))]
 mod cli;
 mod conformance;

@@ -65,28 +65,3 @@ pub fn product_rate([rows, columns, inner]: [usize; 3]) -> f64 {
     }
     best
 }
-
-/// The same for the derivative of weights.
-pub fn outer_rate([rows, outputs, inputs]: [usize; 3]) -> f64 {
-    let simd = Simd::detect();
-    let (d, x) = (vec![0.5; rows * outputs], vec![0.25; rows * inputs]);
-    let mut out = vec![0.0; outputs * inputs];
-    let work = 2.0 * (rows * outputs * inputs) as f64;
-    let repeats = (2e7 / work).ceil() as usize;
-    let mut best = 0.0f64;
-    for _ in 0..30 {
-        let start = Instant::now();
-        for _ in 0..repeats {
-            super::product::outer(
-                simd,
-                [rows, outputs, inputs],
-                (&d, outputs),
-                (&x, inputs),
-                (&mut out, inputs),
-                false,
-            );
-        }
-        best = best.max(work * repeats as f64 / start.elapsed().as_secs_f64());
-    }
-    best
-}

@@ -1,0 +1,373 @@
+//! `hdse bench`: what a training step takes, part by part.
+//!
+//! Steps are those of `hdse train` with the same seed: graphs drawn in the same order and merged ahead in a thread of
+//! their own, the same forward and backward pass, clipping and optimiser. What is not in them is validation and
+//! checkpoints.
+
+mod dump;
+mod operations;
+mod peak;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::output::{Output, count, object, thousands};
+use super::progress::Progress;
+use super::train::{load, prepare_part};
+use super::usage;
+use crate::config::{Config, TrainConfig};
+use crate::memory::human;
+use crate::monitor::{Monitor as _, check};
+use crate::nn::fused::{Team, profile};
+use crate::nn::{Batch, Model};
+use crate::rng::Seed;
+use crate::train::run::{At, Step, ahead, order, step};
+use crate::train::{Optimizer, fit};
+use crate::{Error, MemoryLimit, Result};
+use operations::Rows;
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the first training steps of an experiment, and say what they take
+    Step(StepOptions),
+}
+
+#[derive(clap::Args)]
+struct StepOptions {
+    /// The experiment: a TOML file, such as configs/gps-zinc.toml
+    config: PathBuf,
+    /// Change keys of the experiment, such as model.dim=32
+    #[arg(value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// The same, as other commands take it
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Steps to measure
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Steps before those
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    warmup: u32,
+    /// Train on the first N graphs only; as many as there are steps for by default
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    graphs: Option<u32>,
+    /// Seed of weights, order and dropout
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write initial parameters and the first batches as safetensors, for other software to compute the same
+    #[arg(long, value_name = "FILE")]
+    dump: Option<PathBuf>,
+    /// How many batches to write
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "dump")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    dump_batches: u32,
+    /// Replace the file of --dump if it exists
+    #[arg(long, requires = "dump")]
+    force: bool,
+}
+
+pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    match &options.verb {
+        Verb::Step(options) => steps(options, limit, output),
+    }
+}
+
+fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<()> {
+    let changes = [&options.set[..], &options.changes].concat();
+    let config = Config::read(&options.config, &changes)?;
+    let settings = &config.train;
+    let (warmup, measured) = (options.warmup as usize, options.steps as usize);
+    let dumped = options.dump.as_ref().map_or(0, |_| options.dump_batches as usize);
+    let needed = (warmup + measured).max(dumped);
+    let (examples, label) = examples(options, &config, needed, limit, output)?;
+    let seed = Seed(options.seed);
+    let mut model = Model::new(&config.model, seed)?;
+    let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
+    let batches = first_batches(examples.len(), settings, seed, needed);
+    if let Some(path) = &options.dump {
+        let merge = |numbers: &Vec<usize>| {
+            Batch::merge(&numbers.iter().map(|&number| &examples[number]).collect::<Vec<_>>())
+        };
+        let merged = batches[..dumped].iter().map(merge).collect::<Result<Vec<Batch>>>()?;
+        dump::write(path, options.force, &config, &model.parameters, &merged)?;
+    }
+
+    let reading = usage::now().peak_rss_bytes;
+    let apart = usage::forget_peak();
+    let per_epoch = examples.len().div_ceil(settings.batch_size) as u64;
+    let team = Arc::new(Team::current()?);
+    let progress = Progress::new((warmup + measured) as u64, "steps", output);
+    if warmup == 0 {
+        profile::start();
+    }
+    let mut found: Vec<Measured> = Vec::new();
+    let mut before = usage::now();
+    let mut clock = Instant::now();
+    let chosen = batches[..warmup + measured].iter().map(Vec::as_slice);
+    ahead(&examples, chosen, |batch| {
+        let waited = clock.elapsed();
+        check(&progress)?;
+        let number = found.len() as u64;
+        let rate = settings.schedule.rate(settings.epochs, per_epoch, number / per_epoch, number);
+        let at = At { seed, step: number, rate, limit };
+        let step = step(settings, &mut model, &mut optimizer, &batch, &at, &team)?;
+        if !step.loss.is_finite() || !step.norm.is_finite() {
+            return Err(Error::data(format!(
+                "the loss is {} and the gradient's length {} in step {number}; lower `train.schedule.rate`",
+                step.loss, step.norm
+            )));
+        }
+        let whole = clock.elapsed();
+        found.push(Measured { waited, step, whole, rows: Rows::of(&batch) });
+        progress.advance(1);
+        if found.len() == warmup {
+            before = usage::now();
+            profile::start();
+        }
+        // What is done for the report does not count.
+        clock = Instant::now();
+        Ok(())
+    })?;
+    drop(progress);
+    let per_step = |(name, time): (_, Duration)| (name, time.as_secs_f64() * 1e3 / measured as f64);
+    let report = Report {
+        kernels: profile::stop().into_iter().map(per_step).collect(),
+        config: &config,
+        label,
+        graphs: examples.len(),
+        model: &model,
+        losses: found.iter().map(|measured| measured.step.loss).collect(),
+        cpu: (usage::now().cpu_seconds - before.cpu_seconds) * 1e3 / measured as f64,
+        memory: apart.then(|| usage::now().peak_rss_bytes),
+        peak_memory: usage::now().peak_rss_bytes.max(reading),
+        peak: peak::peak(),
+        steps: &found[warmup..],
+    };
+    output
+        .result(|| object(output.resources().into_iter().chain(report.fields())), || report.text())
+}
+
+/// The graphs that so many steps need, made ready, and what is special about the set.
+fn examples(
+    options: &StepOptions,
+    config: &Config,
+    steps: usize,
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<(Vec<Batch>, Option<String>)> {
+    let named = |e: Error| match e.is_config() {
+        true => e.context(options.config.display().to_string()),
+        false => e,
+    };
+    let mut splits = load(config, limit).map_err(named)?;
+    fit::check(config, splits.task, limit).map_err(named)?;
+    let needed = steps.saturating_mul(config.train.batch_size);
+    splits.train.truncate(options.graphs.map_or(needed, |graphs| graphs as usize));
+    let progress = Progress::new(splits.train.len() as u64, "graphs", output);
+    let examples = prepare_part(config, "train", &splits.train, 0, limit, &progress)?;
+    match examples.is_empty() {
+        true => Err(Error::data(format!("{} has no graphs to train on", config.data.set))),
+        false => Ok((examples, splits.label)),
+    }
+}
+
+/// The graphs of the first batches of a run, epoch after epoch.
+fn first_batches(
+    graphs: usize,
+    settings: &TrainConfig,
+    seed: Seed,
+    count: usize,
+) -> Vec<Vec<usize>> {
+    let of_epoch = |epoch| {
+        let order = order(graphs, seed, epoch);
+        order.chunks(settings.batch_size).map(<[usize]>::to_vec).collect::<Vec<_>>()
+    };
+    (0..).flat_map(of_epoch).take(count).collect()
+}
+
+/// A step with what it was made of.
+struct Measured {
+    waited: Duration,
+    step: Step,
+    /// From the end of the step before to the end of this one.
+    whole: Duration,
+    rows: Rows,
+}
+
+/// All that is said of the steps.
+struct Report<'a> {
+    config: &'a Config,
+    label: Option<String>,
+    graphs: usize,
+    model: &'a Model,
+    /// Of all steps, those before the measured ones too.
+    losses: Vec<f64>,
+    /// Milliseconds of processor time per step, on all threads.
+    cpu: f64,
+    /// Bytes during the steps, at most, where the system tells.
+    memory: Option<u64>,
+    /// The same of the whole process, with reading the set.
+    peak_memory: u64,
+    /// Milliseconds of every kernel of the fused path, on all threads.
+    kernels: Vec<(&'static str, f64)>,
+    /// GFLOP/s of a matrix product.
+    peak: f64,
+    steps: &'a [Measured],
+}
+
+impl Report<'_> {
+    /// Milliseconds of all steps, smallest first.
+    fn sorted(&self, time: impl Fn(&Measured) -> Duration) -> Vec<f64> {
+        let mut times: Vec<f64> =
+            self.steps.iter().map(|step| time(step).as_secs_f64() * 1e3).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    }
+
+    fn median(&self, time: impl Fn(&Measured) -> Duration) -> f64 {
+        let sorted = self.sorted(time);
+        let middle = sorted.len() / 2;
+        match sorted.len() % 2 {
+            0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+            _ => sorted[middle],
+        }
+    }
+
+    fn mean(&self, value: impl Fn(&Measured) -> f64) -> f64 {
+        self.steps.iter().map(value).sum::<f64>() / self.steps.len() as f64
+    }
+
+    /// Name and median milliseconds of every part.
+    fn parts(&self) -> Vec<(&'static str, f64)> {
+        let waiting = ("waiting", self.median(|measured| measured.waited));
+        let part = |(number, name): (usize, &'static str)| {
+            (name, self.median(|measured| measured.step.times[number]))
+        };
+        std::iter::once(waiting).chain(Step::PARTS.into_iter().enumerate().map(part)).collect()
+    }
+
+    /// Size of a batch, on average.
+    fn batch(&self) -> [(&'static str, f64); 5] {
+        [
+            ("graphs", self.mean(|measured| measured.rows.graphs as f64)),
+            ("nodes", self.mean(|measured| measured.rows.nodes as f64)),
+            ("arcs", self.mean(|measured| measured.rows.arcs as f64)),
+            ("pairs", self.mean(|measured| measured.rows.pairs as f64)),
+            ("codes", self.mean(|measured| measured.rows.codes as f64)),
+        ]
+    }
+
+    /// Products of weights and of attention, in GFLOP per step, and all of them per second.
+    fn speed(&self) -> (f64, f64, f64) {
+        let operations = |measured: &Measured| operations::of(self.model, &measured.rows);
+        let products = self.mean(|measured| operations(measured).products as f64) / 1e9;
+        let attention = self.mean(|measured| operations(measured).attention as f64) / 1e9;
+        let rate = (products + attention) / (self.median(|measured| measured.whole) / 1e3);
+        (products, attention, rate)
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let whole = self.sorted(|measured| measured.whole);
+        let milliseconds = json!({
+            "median": self.median(|measured| measured.whole),
+            "min": whole[0],
+            "mean": self.mean(|measured| measured.whole.as_secs_f64() * 1e3),
+            "cpu": self.cpu,
+            "parts": self.parts().into_iter().collect::<BTreeMap<_, _>>(),
+            "kernels": self.kernels.iter().copied().collect::<BTreeMap<_, _>>(),
+        });
+        let (products, attention, rate) = self.speed();
+        vec![
+            ("set", json!(self.config.data.set)),
+            ("label", json!(self.label)),
+            ("graphs", json!(self.graphs)),
+            ("batch", object(self.batch().map(|(name, mean)| (name, json!(mean))))),
+            ("parameters", json!(self.model.parameters.count())),
+            ("threads", json!(rayon::current_num_threads())),
+            ("steps", json!(self.steps.len())),
+            ("milliseconds", milliseconds),
+            ("gflop", json!({ "products": products, "attention": attention })),
+            ("gflops", json!(rate)),
+            ("peak_gflops", json!(self.peak)),
+            ("share_of_peak", json!(rate / self.peak)),
+            ("steps_peak_rss_bytes", json!(self.memory)),
+            ("peak_rss_bytes", json!(self.peak_memory)),
+            ("losses", json!(self.losses)),
+        ]
+    }
+
+    fn text(&self) -> String {
+        let batch = self.batch().map(|(name, mean)| format!("{} {name}", number(mean))).join(", ");
+        let whole = self.sorted(|measured| measured.whole);
+        let (products, attention, rate) = self.speed();
+        let mut text = format!(
+            "set         {}, {} used\n",
+            self.config.data.set,
+            count(self.graphs as u64, "graph")
+        );
+        if let Some(label) = &self.label {
+            text += &format!("            ({label})\n");
+        }
+        text += &format!("batch       {batch}\n");
+        text += &format!(
+            "model       {}, {} parameters\n",
+            self.config.model.backbone,
+            thousands(self.model.parameters.count() as u64)
+        );
+        text += &format!(
+            "step        median {:.2} ms, min {:.2}, mean {:.2} over {}; processor time {:.2} ms; {}\n",
+            self.median(|measured| measured.whole),
+            whole[0],
+            self.mean(|measured| measured.whole.as_secs_f64() * 1e3),
+            count(self.steps.len() as u64, "step"),
+            self.cpu,
+            count(rayon::current_num_threads() as u64, "thread")
+        );
+        for (name, milliseconds) in self.parts() {
+            text += &format!("  {name:<10}{milliseconds:>9.3} ms\n");
+        }
+        let kernels = self.kernels.iter().filter(|(_, milliseconds)| *milliseconds > 0.0);
+        for (number, (name, milliseconds)) in kernels.enumerate() {
+            if number == 0 {
+                text += "kernels     of the layers, processor time of all threads\n";
+            }
+            text += &format!("  {name:<21}{milliseconds:>9.3} ms\n");
+        }
+        text += &format!(
+            "operations  {:.3} GFLOP in products, {attention:.3} in attention; {rate:.1} GFLOP/s, {:.0} % of a \
+             matrix product's {:.1}\n",
+            products,
+            100.0 * rate / self.peak,
+            self.peak
+        );
+        let apart = self.memory.map_or(String::new(), |bytes| {
+            format!("{} at most in the steps, ", human(bytes.into()))
+        });
+        let whole = human(self.peak_memory.into());
+        text += &format!("memory      {apart}{whole} in the whole process\n");
+        let losses: Vec<String> =
+            self.losses.iter().take(3).map(|loss| format!("{loss:.9}")).collect();
+        text + &format!("losses      {}\n", losses.join(" "))
+    }
+}
+
+/// "32", "741.6", "1,372".
+fn number(mean: f64) -> String {
+    match mean {
+        mean if mean >= 1000.0 || mean.fract() == 0.0 => thousands(mean.round() as u64),
+        mean => format!("{mean:.1}"),
+    }
+}
