@@ -35,6 +35,8 @@ pub mod profile;
 mod simd;
 mod stack;
 mod team;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 pub use simd::Simd;
