@@ -1,8 +1,8 @@
 //! `hdse bench`: what a training step takes, part by part.
 //!
-//! Steps are those of `hdse train` with the same seed: graphs drawn in the same order and merged ahead in a thread of
-//! their own, the same forward and backward pass, clipping and optimiser. What is not in them is validation and
-//! checkpoints.
+//! Steps are made as `hdse train` makes them: graphs drawn in an order that follows the seed and merged ahead in a thread
+//! of their own, the same forward and backward pass, clipping and optimiser; no validation and no checkpoints. They are
+//! its very steps if all training graphs are used (`--graphs`); by default only as many are read as steps need.
 
 mod dump;
 mod operations;
@@ -117,7 +117,8 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let mut before = usage::now();
     let mut clock = Instant::now();
     let chosen = batches[..warmup + measured].iter().map(Vec::as_slice);
-    ahead(&examples, chosen, |batch| {
+    let fused = settings.fused && model.backbone.is_fused();
+    ahead(&examples, fused, chosen, |batch| {
         let waited = clock.elapsed();
         check(&progress)?;
         let number = found.len() as u64;
@@ -153,7 +154,8 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
         cpu: (usage::now().cpu_seconds - before.cpu_seconds) * 1e3 / measured as f64,
         memory: apart.then(|| usage::now().peak_rss_bytes),
         peak_memory: usage::now().peak_rss_bytes.max(reading),
-        peak: peak::peak(),
+        threads: team.size(),
+        peak: peak::peak(&team),
         steps: &found[warmup..],
     };
     output
@@ -223,6 +225,7 @@ struct Report<'a> {
     peak_memory: u64,
     /// Milliseconds of every kernel of the fused path, on all threads.
     kernels: Vec<(&'static str, f64)>,
+    threads: usize,
     /// GFLOP/s of a matrix product.
     peak: f64,
     steps: &'a [Measured],
@@ -296,7 +299,7 @@ impl Report<'_> {
             ("graphs", json!(self.graphs)),
             ("batch", object(self.batch().map(|(name, mean)| (name, json!(mean))))),
             ("parameters", json!(self.model.parameters.count())),
-            ("threads", json!(rayon::current_num_threads())),
+            ("threads", json!(self.threads)),
             ("steps", json!(self.steps.len())),
             ("milliseconds", milliseconds),
             ("gflop", json!({ "products": products, "attention": attention })),
@@ -334,7 +337,7 @@ impl Report<'_> {
             self.mean(|measured| measured.whole.as_secs_f64() * 1e3),
             count(self.steps.len() as u64, "step"),
             self.cpu,
-            count(rayon::current_num_threads() as u64, "thread")
+            count(self.threads as u64, "thread")
         );
         for (name, milliseconds) in self.parts() {
             text += &format!("  {name:<10}{milliseconds:>9.3} ms\n");

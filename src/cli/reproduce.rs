@@ -16,6 +16,7 @@ use super::train::{DataRecord, Run, Seeds, create, hash, load, moments, open, pr
 use crate::config::Config;
 use crate::data::AtomicFile;
 use crate::experiments::{self, Experiment, Row};
+use crate::nn::fused::Team;
 use crate::train::directory::{Outcome, write_json, write_text};
 use crate::train::run::rehearse;
 use crate::{Error, MemoryLimit, Result};
@@ -87,7 +88,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let directory = folder.join(row.id);
         settle(&directory, &config, seeds, &data)?;
         let hash = hash(&config, &data.hash)?;
-        runs.push(Run::begin(directory, config, examples, hash)?);
+        // Runs side by side, one thread each, are done sooner than one after another by all threads.
+        let team = if rows.len() as u64 * seeds > 1 { Team::default() } else { Team::current()? };
+        runs.push(Run::begin(directory, config, examples, hash, team)?);
         record = Some(data);
     }
     let (Some(record), Some(first)) = (record, runs.first()) else {

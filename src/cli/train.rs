@@ -87,7 +87,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         None => create(&directory, &config, &seeds, &record)?,
     }
     let hash = hash(&config, &record.hash)?;
-    let run = Run::begin(directory, config, examples, hash)?;
+    let run = Run::begin(directory, config, examples, hash, Team::current()?)?;
 
     // A step and a checkpoint may take longer than other work does to stop.
     progress::allow_to_finish();
@@ -332,10 +332,11 @@ impl Run {
         config: Config,
         examples: Examples,
         hash: String,
+        team: Team,
     ) -> Result<Run> {
         let _lock = lock(&directory)?;
         sweep(&directory);
-        let team = Arc::new(Team::current()?);
+        let team = Arc::new(team);
         Ok(Run { directory, config, examples, hash, team, _lock })
     }
 

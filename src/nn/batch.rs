@@ -91,11 +91,13 @@ impl Batch {
         Ok(Arc::new(Structure::new(&self.sizes, &self.edges, codes)))
     }
 
-    /// Works out the structure now, in this thread, instead of when a model is run. Parts of the batch must
-    /// not change any more.
-    pub fn settle(&mut self) -> Result<()> {
+    /// Works out the structure now, in this thread, instead of when a model is run, and for a model that is fused
+    /// what that needs. Parts of the batch must not change any more.
+    pub fn settle(&mut self, fused: bool) -> Result<()> {
         let structure = self.structure()?;
-        structure.lanes();
+        if fused {
+            structure.lanes();
+        }
         self.settled = Settled(Some(structure));
         Ok(())
     }

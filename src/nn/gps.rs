@@ -130,6 +130,10 @@ impl Gps {
 }
 
 impl Backbone for Gps {
+    fn is_fused(&self) -> bool {
+        self.network.is_some()
+    }
+
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
         pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;

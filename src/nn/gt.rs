@@ -98,6 +98,10 @@ impl Gt {
 }
 
 impl Backbone for Gt {
+    fn is_fused(&self) -> bool {
+        true
+    }
+
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
         pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;

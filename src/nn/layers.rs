@@ -81,7 +81,7 @@ impl Embedding {
     }
 }
 
-const EPSILON: f64 = 1e-5;
+pub(super) const EPSILON: f64 = 1e-5;
 
 /// Every column shifted and scaled to mean 0 and variance 1 over the rows of the batch, then scaled and
 /// shifted as learned (Ioffe & Szegedy 2015). In evaluation by running statistics, which move by a

@@ -82,6 +82,11 @@ use crate::{Error, Result};
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `[graphs or nodes, outputs]`.
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>>;
+
+    /// Whether its layers can run as one operation.
+    fn is_fused(&self) -> bool {
+        false
+    }
 }
 
 /// A backbone that can be chosen by name.

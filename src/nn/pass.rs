@@ -111,7 +111,7 @@ impl<'a> Pass<'a> {
 
     /// Uses instructions of every processor only.
     pub fn portable(mut self) -> Pass<'a> {
-        self.simd = Simd::Portable;
+        self.simd = Simd::portable();
         self
     }
 

@@ -72,7 +72,8 @@ pub fn train(
             |epoch, step| settings.schedule.rate(settings.epochs, steps_per_epoch, epoch, step);
         let order = order(examples.train.len(), seed, position.epoch);
         let batches = order.chunks(settings.batch_size).skip(position.batch as usize);
-        ahead(&examples.train, batches, |batch| {
+        let fused = settings.fused && model.backbone.is_fused();
+        ahead(&examples.train, fused, batches, |batch| {
             let rate = rate(position.epoch, position.step);
             let at = At { seed, step: position.step, rate, limit: setting.limit };
             let Step { loss, norm, targets, .. } =
@@ -235,7 +236,7 @@ pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Res
     for (name, part) in parts {
         let rehearse = || {
             let batch = part.first().ok_or_else(|| Error::data("it has no graphs"))?;
-            let pass = Pass::eval(&model.parameters).limited(limit);
+            let pass = Pass::eval(&model.parameters).limited(limit).fused(config.train.fused);
             let prediction = model.backbone.forward(&pass, batch)?;
             let targets = targets(&config.train, batch, || values(prediction.clone()))?;
             config.train.loss.of(prediction, &targets)?;
@@ -264,9 +265,11 @@ pub fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
     order
 }
 
-/// Merges batches of these graphs in a thread of its own, two ahead of their use.
+/// Merges batches of these graphs in a thread of its own, two ahead of their use, and makes them ready for a model
+/// that is fused or not.
 pub fn ahead<'a>(
     examples: &[Batch],
+    fused: bool,
     batches: impl Iterator<Item = &'a [usize]> + Send,
     mut work: impl FnMut(Batch) -> Result<()>,
 ) -> Result<()> {
@@ -277,7 +280,7 @@ pub fn ahead<'a>(
                 let parts: Vec<&Batch> = numbers.iter().map(|&number| &examples[number]).collect();
                 // Nobody listens any more once the work has failed.
                 let merged = Batch::merge(&parts).and_then(|mut batch| {
-                    batch.settle()?;
+                    batch.settle(fused)?;
                     Ok(batch)
                 });
                 if sender.send(merged).is_err() {
@@ -337,7 +340,8 @@ pub fn evaluate(
     let numbers: Vec<usize> = (0..examples.len()).collect();
     let (mut predictions, mut truths) = (Vec::new(), Vec::new());
     let (mut sum, mut count) = (0.0, 0.0);
-    ahead(examples, numbers.chunks(settings.batch_size), |batch| {
+    let fused = settings.fused && model.backbone.is_fused();
+    ahead(examples, fused, numbers.chunks(settings.batch_size), |batch| {
         check(setting.monitor)?;
         let pass = Pass::eval(&model.parameters).limited(setting.limit);
         let pass = pass.by(setting.team).fused(settings.fused);

@@ -71,14 +71,21 @@ pub enum Way {
     Fused,
     /// The same with the instructions of every processor.
     Portable,
-    /// The same by so many threads.
+    /// The same by so many threads that stay, in memory of earlier passes.
     Threads(usize),
 }
 
 #[cfg(feature = "train")]
 impl Way {
-    pub const ALL: [Way; 6] =
-        [Way::Composed, Way::Kernels, Way::Fused, Way::Portable, Way::Threads(2), Way::Threads(3)];
+    pub const ALL: [Way; 7] = [
+        Way::Composed,
+        Way::Kernels,
+        Way::Fused,
+        Way::Portable,
+        Way::Threads(1),
+        Way::Threads(2),
+        Way::Threads(3),
+    ];
 
     pub fn is_fused(self) -> bool {
         !matches!(self, Way::Composed | Way::Kernels)

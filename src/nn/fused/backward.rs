@@ -14,8 +14,8 @@ use super::network::{Layer, Local, Packed, Place};
 use super::norm::{Affine, Statistics, backward, deactivate, derivative_sums};
 use super::product::{Gate, Store};
 use super::stack::{Inputs, Own, Stack, UNBROKEN, Workspace, gather, scatter, tosses};
-use super::team::Member;
-use super::weights::Into;
+use super::team::{Member, share};
+use super::weights::Slot;
 
 /// Derivatives by all inputs and by the parameters.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ impl Stack {
         let workspace = &mut *workspace;
         let mut parameters = vec![0.0; self.parameters];
         let mut sums = Sums { shares: Vec::new(), norms: Mutex::default() };
+        let members = self.team.size().min(self.lanes.groups());
         let mut rest = &mut parameters[..];
         let mut at = 0;
         for layer in &workspace.layers {
@@ -50,22 +51,25 @@ impl Stack {
             let (_, from) = rest.split_at_mut(range.start - at);
             let (mut own, after) = from.split_at_mut(range.len());
             (rest, at) = (after, range.end);
-            let threads = self.team.size();
             let mut shares = Vec::new();
-            for thread in 0..threads {
-                let count = own.len() / (threads - thread);
-                let (share, others) = own.split_at_mut(count);
+            for thread in 0..members {
+                let (share, others) = own.split_at_mut(share(range.len(), thread, members).len());
                 shares.push(Mutex::new(share));
                 own = others;
             }
             sums.shares.push(shares);
         }
-        self.team.run(|member| self.differentiate_share(workspace, member, by_out, &sums));
+        self.team.run(self.lanes.groups(), |member| {
+            self.differentiate_share(workspace, member, by_out, &sums)
+        });
         for (start, numbers) in sums.norms.into_inner().expect(UNBROKEN) {
             parameters[start..][..numbers.len()].copy_from_slice(&numbers);
         }
         let factor = (self.network.heads().width as f64).sqrt();
+        let clock = workspace.clocks[0].get_mut().expect(UNBROKEN);
+        clock.to(Kind::Bias);
         let bias = workspace.bias.backward(self.simd, factor, &mut parameters);
+        clock.stop();
 
         let [dim, width] = [self.network.dim, self.network.width()];
         let mut gradients = Gradients {
@@ -119,14 +123,12 @@ impl Stack {
             fit(&mut space.by_distances, own.lane.num_arcs()).fill(0.0);
         }
         let last = network.layers.len();
-        if last > 0 {
-            clock.to(Kind::Norm);
-            let statistics = self.statistics(workspace, last - 1, Place::Output);
-            for own in &mut own {
-                self.share_output_sums(workspace, last - 1, own, &statistics);
-            }
-            self.meet(member, clock);
+        clock.to(Kind::Norm);
+        let statistics = self.statistics(workspace, last - 1, Place::Output);
+        for own in &mut own {
+            self.share_output_sums(workspace, last - 1, own, &statistics);
         }
+        self.meet(member, clock);
         for (number, layer) in network.layers.iter().enumerate().rev() {
             let packed = workspace.layers[number].read().expect(UNBROKEN);
             let packed = &*packed;
@@ -243,10 +245,8 @@ impl Stack {
             }
             self.meet(member, clock);
         }
-        if last > 0 {
-            self.reduce(workspace, clock, member, 0, sums);
-        }
-        clock.to(Kind::Copy);
+        self.reduce(workspace, clock, member, 0, sums);
+        clock.stop();
     }
 
     fn statistics(&self, workspace: &Workspace, layer: usize, place: Place) -> Statistics {
@@ -319,8 +319,7 @@ impl Stack {
         let [first, second] = &packed.feed_forward;
         let (group, first_of_group) = own.group;
         let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let numbers = fit(&mut gradients, packed.range.len());
-        let mut into = Into { numbers, start: packed.range.start, add: !first_of_group };
+        let mut into = slot(&mut gradients, packed, first_of_group);
         clock.to(Kind::Gradient);
         second.gradient(simd, rows, through, &kept.hidden, hidden_width, into.again());
         clock.to(Kind::Backward);
@@ -373,8 +372,7 @@ impl Stack {
         let through = if has_drop || network.degree_scale { &*dropped } else { &*by_sum };
         let (group, first_of_group) = own.group;
         let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let numbers = fit(&mut gradients, packed.range.len());
-        let mut into = Into { numbers, start: packed.range.start, add: !first_of_group };
+        let mut into = slot(&mut gradients, packed, first_of_group);
         clock.to(Kind::Gradient);
         let out_stride = heads.out_stride;
         packed.output.gradient(simd, rows, through, &kept.mixed, out_stride, into.again());
@@ -433,8 +431,7 @@ impl Stack {
         let [first, second] = &packed.local[..] else { unreachable!("two maps") };
         let (group, first_of_group) = own.group;
         let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let numbers = fit(&mut gradients, packed.range.len());
-        let mut into = Into { numbers, start: packed.range.start, add: !first_of_group };
+        let mut into = slot(&mut gradients, packed, first_of_group);
         clock.to(Kind::Gradient);
         second.gradient(simd, rows, through, &local.second, width, into.again());
         clock.to(Kind::Backward);
@@ -542,8 +539,7 @@ impl Stack {
         );
         let (group, first_of_group) = own.group;
         let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let numbers = fit(&mut gradients, packed.range.len());
-        let mut into = Into { numbers, start: packed.range.start, add: !first_of_group };
+        let mut into = slot(&mut gradients, packed, first_of_group);
         if let (Some(by_gate), Some(places)) = (by_gate, &packed.gate) {
             let by = packed.edge_gate().backward(
                 &space.distances,
@@ -583,14 +579,8 @@ impl Stack {
         clock.to(Kind::Reduce);
         let shares = &sums.shares[number];
         let mut share = shares[member.number].lock().expect(UNBROKEN);
-        let start: usize = {
-            let length = workspace.layers[number].read().expect(UNBROKEN).range.len();
-            let mut start = 0;
-            for thread in 0..member.number {
-                start += (length - start) / (member.of() - thread);
-            }
-            start
-        };
+        let length = workspace.layers[number].read().expect(UNBROKEN).range.len();
+        let start = member.share(length).start;
         let groups = workspace.gradients.iter().take(self.lanes.groups());
         let groups: Vec<_> =
             groups.map(|gradients| gradients[number % 2].read().expect(UNBROKEN)).collect();
@@ -611,4 +601,10 @@ impl Stack {
             workspace.bias.keep(number, sum);
         }
     }
+}
+
+/// Where a group of lanes puts its derivatives by the parameters of a layer.
+fn slot<'a>(numbers: &'a mut Vec<f32>, packed: &Packed, first_of_group: bool) -> Slot<'a> {
+    let numbers = fit(numbers, packed.range.len());
+    Slot { numbers, start: packed.range.start, add: !first_of_group }
 }

@@ -10,7 +10,7 @@ use super::network::Network;
 use super::product::{Biased, PANEL, Store};
 use super::simd::Simd;
 use super::stack::UNBROKEN;
-use super::weights::{Into, Map, Rows, Run};
+use super::weights::{Map, Rows, Run, Slot};
 use crate::nn::parameters::Parameters;
 
 /// Maps of all layers, and what they give.
@@ -110,7 +110,7 @@ impl BiasTables {
                 }
             }
         }
-        let into = Into { numbers: parameters, start: 0, add: false };
+        let into = Slot { numbers: parameters, start: 0, add: false };
         self.map.gradient(simd, codes, by_out, &self.rows, padded, into);
         let mut by_rows = vec![0.0; codes * padded];
         self.map.backward(simd, codes, by_out, Store::new(&mut by_rows, padded));

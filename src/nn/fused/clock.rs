@@ -50,6 +50,7 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     now: Option<(Instant, Kind)>,
+    paused: bool,
     times: [Duration; Kind::ALL.len()],
 }
 
@@ -59,19 +60,26 @@ impl Clock {
         Clock { now: on.then(|| (Instant::now(), Kind::Copy)), ..Clock::default() }
     }
 
+    /// Until [`Clock::to`], no time is counted.
+    pub fn stop(&mut self) {
+        self.to(Kind::Wait);
+        self.paused = true;
+    }
+
     /// From now on, time is spent on `kind`.
     #[inline]
     pub fn to(&mut self, kind: Kind) {
         if let Some((since, of)) = &mut self.now {
             let now = Instant::now();
-            self.times[*of as usize] += now - *since;
+            if !std::mem::take(&mut self.paused) {
+                self.times[*of as usize] += now - *since;
+            }
             (*since, *of) = (now, kind);
         }
     }
 
     /// The time of every kind so far.
-    pub fn times(&mut self) -> [Duration; Kind::ALL.len()] {
-        self.to(Kind::Copy);
+    pub fn times(&self) -> [Duration; Kind::ALL.len()] {
         self.times
     }
 }

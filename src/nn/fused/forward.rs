@@ -18,8 +18,13 @@ impl Stack {
     /// The states of nodes after all layers.
     pub fn compute(&self, inputs: Inputs) -> Vec<f32> {
         let mut workspace = self.workspace.lock().expect(UNBROKEN);
+        let workspace = &mut *workspace;
+        let clock = workspace.clocks[0].get_mut().expect(UNBROKEN);
+        clock.to(Kind::Bias);
         workspace.bias.forward(self.simd, inputs.bias, self.codes);
-        self.team.run(|member| self.compute_share(&workspace, member, inputs));
+        clock.stop();
+        let workspace = &*workspace;
+        self.team.run(self.lanes.groups(), |member| self.compute_share(workspace, member, inputs));
         let (width, padded) = (self.network.dim, self.network.width());
         let mut out = vec![0.0; self.lanes.rows() * width];
         for (lane, space) in self.lanes.all().iter().zip(&workspace.lanes) {
@@ -31,6 +36,7 @@ impl Stack {
     fn compute_share(&self, workspace: &Workspace, member: Member, inputs: Inputs) {
         let mut clock = workspace.clocks[member.number].lock().expect(UNBROKEN);
         let clock = &mut *clock;
+        clock.to(Kind::Copy);
         let mut own = self.own(workspace, member);
         for own in &mut own {
             self.enter(own, inputs);
@@ -62,23 +68,14 @@ impl Stack {
             before = Some(normalise(Place::Output));
         }
         clock.to(Kind::Norm);
+        let before = before.expect("there is a layer");
         for own in &mut own {
             let space = &mut *own.space;
             let count = own.lane.rows() * self.network.width();
-            let x = fit(&mut space.x, count);
-            match (&before, space.layers.get(self.kept(self.network.layers.len().wrapping_sub(1))))
-            {
-                (Some(affine), Some(kept)) => apply(self.simd, [(&kept.out[..count], affine)], x),
-                _ => gather(
-                    &own.lane.nodes,
-                    inputs.nodes,
-                    self.network.dim,
-                    &mut space.x,
-                    self.network.width(),
-                ),
-            }
+            let last = &space.layers[self.kept(self.network.layers.len() - 1)];
+            apply(self.simd, [(&last.out[..count], &before)], fit(&mut space.x, count));
         }
-        clock.to(Kind::Copy);
+        clock.stop();
     }
 
     /// Meets the others, if there are statistics to share.
@@ -96,20 +93,21 @@ impl Stack {
         let space = &mut *own.space;
         let layers = if self.training { network.layers.len() } else { 1 };
         space.layers.resize_with(space.layers.len().max(layers), Kept::default);
-        let first = |rows: &[u32], width: usize| {
-            rows.iter().map(|row| row.wrapping_mul(width as u32)).collect()
+        let first = |rows: &[u32], width: usize, firsts: &mut Vec<u32>| {
+            firsts.clear();
+            firsts.extend(rows.iter().map(|row| row.wrapping_mul(width as u32)));
         };
         let dropped = |pick: fn(&super::stack::LayerCoins) -> bool| self.coins.iter().any(pick);
         if dropped(|coins| {
             coins.attention.is_some() || coins.outer.is_some() || coins.local.is_some()
         }) {
-            space.firsts[0] = first(&lane.nodes, network.dim);
+            first(&lane.nodes, network.dim, &mut space.firsts[0]);
         }
         if dropped(|coins| coins.inner.is_some()) {
-            space.firsts[1] = first(&lane.nodes, network.hidden);
+            first(&lane.nodes, network.hidden, &mut space.firsts[1]);
         }
         if dropped(|coins| coins.edge.is_some()) {
-            space.firsts[2] = first(&lane.arcs, network.dim);
+            first(&lane.arcs, network.dim, &mut space.firsts[2]);
         }
         if network.degree_scale {
             let degree = |row: usize| lane.leaving(row).len() as f32;

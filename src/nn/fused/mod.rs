@@ -8,17 +8,17 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`simd`] | eight numbers at a time: kernels are written once, for AVX2 and for any processor |
-//! | [`product`] | matrix products in tiles, with what follows done before a tile is stored |
-//! | [`weights`] | linear maps in the form that products want |
-//! | [`norm`] | BatchNorm folded into its neighbours |
-//! | [`attention`], [`bias`] | biased attention, graph by graph, and the tables of its bias |
-//! | [`gine`], [`gated_gcn`] | sums over arcs |
-//! | [`lanes`], [`team`] | a batch dealt to lanes, worked through by a few threads that meet at barriers |
-//! | [`network`], [`stack`], [`forward`], [`backward`] | what a stack is made of, its memory, and its two passes |
-//! | [`clock`], [`profile`] | where the time goes |
+//! | `simd` | eight numbers at a time: kernels are written once, for AVX2 and for any processor |
+//! | `product` | matrix products in tiles, with what follows done before a tile is stored |
+//! | `weights` | linear maps in the form that products want |
+//! | `norm` | BatchNorm folded into its neighbours |
+//! | `attention`, `bias` | biased attention, graph by graph, and the tables of its bias |
+//! | `gine`, `gated_gcn` | sums over arcs |
+//! | `lanes`, `team` | a batch dealt to lanes, worked through by a few threads that meet at barriers |
+//! | `network`, `stack`, `forward`, `backward` | what a stack is made of, its memory, and its two passes |
+//! | `clock`, `profile` | where the time goes |
 //!
-//! A step allocates next to nothing: a [`Team`] keeps the memory of a pass for the next.
+//! A [`Team`] keeps the memory of a pass for the next.
 
 mod attention;
 mod backward;
@@ -31,7 +31,7 @@ pub(super) mod lanes;
 pub(super) mod network;
 mod norm;
 mod product;
-pub mod profile;
+pub(crate) mod profile;
 mod simd;
 mod stack;
 mod team;
@@ -39,8 +39,7 @@ mod team;
 mod tests;
 mod weights;
 
-pub use simd::Simd;
-pub(crate) use simd::{Kernel, Vector};
+pub(crate) use simd::{Kernel, Simd, Vector};
 pub use team::Team;
 
 use std::sync::{Arc, Mutex};
@@ -79,10 +78,13 @@ pub(super) fn run(
     }
     let lanes = structure.lanes();
     let codes = extras.bias.map_or(0, |bias| bias.dims()[0]);
+    assert_eq!(extras.bias.is_some(), network.bias_width > 0, "a bias where layers have one");
     assert!(extras.bias.is_none() || lanes.codes() <= codes, "a row of the bias for each code");
+    assert!(i32::try_from(codes).is_ok(), "codes are looked up by 32-bit numbers");
     let team = pass.team().clone();
-    let mut workspace = team.take();
+    let mut workspace = team.take(network);
     workspace.prepare(network, &lanes, pass.parameters(), &team, pass.is_training());
+    let shares = lanes.shares(team.size().min(lanes.groups()));
     let coins = |layer| LayerCoins::new(layer, |dropout| dropout.coins(pass));
     let stack = Arc::new(Stack {
         network: network.clone(),
@@ -90,6 +92,7 @@ pub(super) fn run(
         team,
         simd: pass.simd(),
         training: pass.is_training(),
+        shares,
         coins: network.layers.iter().map(coins).collect(),
         codes,
         workspace: Mutex::new(workspace),

@@ -1,24 +1,26 @@
 //! BatchNorm without a pass of its own.
 //!
-//! Statistics are taken of rows that have just been computed; what follows reads them through `x · a + c`,
-//! and the backward pass through `ds = A dy + D s + E`, with constants for each column:
+//! Statistics are taken of rows that have just been computed; what follows reads them through `(s − near) a + c`,
+//! and the backward pass through `ds = A dy + D (s − near) + E`, with constants for each column:
 //!
 //! ```text
-//! a = w r          c = b − mean a                      r = 1/√(variance + ε)
-//! A = w r          D = −A r² Σ dy (s − mean) / n        E = −(A Σ dy + D Σ s) / n
+//! near = mean as rounded      r = 1/√(variance + ε)
+//! a = w r                     c = b − (mean − near) a
+//! A = w r                     D = −A r² Σ dy (s − mean) / n      E = −(A Σ dy + D Σ (s − near)) / n
 //! ```
 //!
-//! Sums over rows are in double precision, but for those of a few rows each, and so are the constants. E is computed from A and D as they are rounded
-//! and kept in two parts, so that the column of ds sums to zero as exactly as its numbers allow: a shift that
-//! BatchNorm takes out again has a derivative of zero, and what rounding leaves of it is all that an adaptive
-//! optimiser sees.
+//! Sums over rows are in double precision, but for those of a few rows each, and so are the constants. E is computed
+//! from A and D as they are rounded and kept in two parts, so that the column of ds sums to zero as exactly as its
+//! numbers allow: a shift that BatchNorm takes out again has a derivative of zero, and what rounding leaves of it is
+//! all that an adaptive optimiser sees.
 
 use std::sync::RwLock;
 
 use super::product::Tosses;
 use super::simd::{Kernel, Simd, Vector, WIDTH};
+use super::stack::UNBROKEN;
 
-pub const EPSILON: f64 = 1e-5;
+use crate::nn::layers::EPSILON;
 
 /// Where the lanes put their sums, to be read by all after a barrier.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ pub struct Exchange(Vec<RwLock<Vec<f64>>>);
 impl Exchange {
     /// The place of one lane, for `count` numbers.
     pub fn put(&self, lane: usize, count: usize, fill: impl FnOnce(&mut [f64])) {
-        let mut place = self.0[lane].write().expect("no thread has failed");
+        let mut place = self.0[lane].write().expect(UNBROKEN);
         place.resize(count, 0.0);
         fill(&mut place);
     }
@@ -40,7 +42,7 @@ impl Exchange {
     /// Hands the numbers of the lanes to `f`, in order.
     pub fn each(&self, mut f: impl FnMut(usize, &[f64])) {
         for (lane, place) in self.0.iter().enumerate() {
-            f(lane, &place.read().expect("no thread has failed"));
+            f(lane, &place.read().expect(UNBROKEN));
         }
     }
 
@@ -54,7 +56,7 @@ impl Exchange {
     }
 }
 
-/// Mean and 1/√(variance + ε) of every column.
+/// Mean and variance of every column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     pub mean: Vec<f64>,
@@ -91,26 +93,31 @@ impl Statistics {
         1.0 / (self.variance[column] + EPSILON).sqrt()
     }
 
-    /// a and c of every column.
+    /// What BatchNorm comes to in this batch.
     pub fn forward(&self, weight: &[f32], bias: &[f32]) -> Affine {
         let mut affine = Affine::default();
         for column in 0..self.mean.len() {
             let a = f64::from(weight[column]) * self.scale(column);
+            let near = self.mean[column] as f32;
+            let off = self.mean[column] - f64::from(near);
+            affine.near.push(near);
             affine.factor.push(a as f32);
-            affine.shift.push((f64::from(bias[column]) - self.mean[column] * a) as f32);
+            affine.shift.push((f64::from(bias[column]) - off * a) as f32);
         }
         affine
     }
 
-    /// A, D and E of every column, from Σ dy and Σ dy (s − mean).
+    /// The constants of the backward pass, from Σ dy and Σ dy (s − mean).
     pub fn backward(&self, weight: &[f32], sums: &[f64], products: &[f64]) -> Backward {
         let mut constants = Backward::default();
         for column in 0..self.mean.len() {
             let scale = self.scale(column);
+            let near = self.mean[column] as f32;
+            let off = self.mean[column] - f64::from(near);
             let a = (f64::from(weight[column]) * scale) as f32;
-            let d = -f64::from(a) * scale * scale * products[column] / self.rows;
-            let d = d as f32;
-            let e = -(f64::from(a) * sums[column] / self.rows + f64::from(d) * self.mean[column]);
+            let d = (-f64::from(a) * scale * scale * products[column] / self.rows) as f32;
+            let e = -(f64::from(a) * sums[column] / self.rows + f64::from(d) * off);
+            constants.near.push(near);
             constants.a.push(a);
             constants.d.push(d);
             constants.e.push(e as f32);
@@ -125,16 +132,40 @@ impl Statistics {
     }
 }
 
-/// y = x · factor + shift
+/// y = (s − near) · factor + shift, with `near` the mean as rounded: a column of equal numbers comes out exactly.
 #[derive(Clone, Debug, Default)]
 pub struct Affine {
-    pub factor: Vec<f32>,
-    pub shift: Vec<f32>,
+    near: Vec<f32>,
+    factor: Vec<f32>,
+    shift: Vec<f32>,
 }
 
-/// ds = A dy + D s + E
+impl Affine {
+    /// Number of columns.
+    fn width(&self) -> usize {
+        let width = self.factor.len();
+        assert!(width.is_multiple_of(WIDTH), "whole vectors");
+        assert_eq!([self.near.len(), self.shift.len()], [width; 2], "one of each for each column");
+        width
+    }
+
+    /// # Safety
+    /// The processor has the instructions of `V`, and `column` to `column + 7` are columns.
+    #[inline(always)]
+    unsafe fn at<V: Vector>(&self, column: usize, s: V) -> V {
+        // SAFETY: by contract.
+        unsafe {
+            let [near, factor, shift] =
+                [&self.near, &self.factor, &self.shift].map(|of| V::load(of.as_ptr().add(column)));
+            s.sub(near).mul_add(factor, shift)
+        }
+    }
+}
+
+/// ds = A dy + D (s − near) + E
 #[derive(Clone, Debug, Default)]
 pub struct Backward {
+    near: Vec<f32>,
     a: Vec<f32>,
     d: Vec<f32>,
     e: Vec<f32>,
@@ -171,18 +202,16 @@ impl Kernel for Moments<'_> {
                 let mean = sums.finish().map(|sum| sum / count);
                 let rounded = mean.map(|mean| mean as f32);
                 let near = V::load(rounded.as_ptr());
-                let mut sums = Sums::new();
+                let (mut sums, mut products) = (Sums::new(), Sums::new());
                 for row in rows.iter().skip(block).step_by(blocks) {
                     let apart = V::load(row.as_ptr()).sub(near);
-                    sums.add(apart.mul(apart));
+                    sums.add(apart);
+                    products.add(apart.mul(apart));
                 }
-                let found = sums.finish();
-                *means = mean;
-                // From squares about the rounded mean to those about the mean.
-                *squares = std::array::from_fn(|c| {
-                    let off = mean[c] - f64::from(rounded[c]);
-                    (found[c] - count * off * off).max(0.0)
-                });
+                let (off, found) = (sums.finish(), products.finish());
+                // What the first sums have lost, and from squares about the rounded mean to those about the mean.
+                *means = std::array::from_fn(|c| f64::from(rounded[c]) + off[c] / count);
+                *squares = std::array::from_fn(|c| (found[c] - off[c] * off[c] / count).max(0.0));
             }
         }
     }
@@ -315,13 +344,10 @@ impl<R: RowWise> Kernel for Rows<R> {
     }
 }
 
-/// y = Σ s · factor + shift over BatchNorms.
+/// The sum of BatchNorms.
 pub fn apply<const N: usize>(simd: Simd, from: [(&[f32], &Affine); N], y: &mut [f32]) {
-    let width = from[0].1.factor.len();
-    assert!(width.is_multiple_of(WIDTH) && from.iter().all(|(s, _)| s.len() == y.len()));
-    assert!(
-        from.iter().all(|(_, affine)| affine.factor.len() == width && affine.shift.len() == width)
-    );
+    let width = from[0].1.width();
+    assert!(from.iter().all(|(s, affine)| s.len() == y.len() && affine.width() == width));
     simd.run(Rows { rows: y.len() / width, width, each: Apply { from, y } });
 }
 
@@ -337,9 +363,7 @@ impl<const N: usize> RowWise for Apply<'_, N> {
         unsafe {
             let mut y = V::splat(0.0);
             for (s, affine) in self.from {
-                let (factor, shift) = (affine.factor.as_ptr(), affine.shift.as_ptr());
-                y = y.add(V::load(shift.add(column)));
-                y = V::load(s.as_ptr().add(place)).mul_add(V::load(factor.add(column)), y);
+                y = y.add(affine.at(column, V::load(s.as_ptr().add(place))));
             }
             y.store(self.y.as_mut_ptr().add(place));
         }
@@ -377,10 +401,11 @@ impl RowWise for Back<'_> {
         // SAFETY: `backward` has checked all sizes.
         unsafe {
             let constant = |numbers: &[f32]| V::load(numbers.as_ptr().add(column));
-            let Backward { a, d, e, rest } = self.constants;
+            let Backward { near, a, d, e, rest } = self.constants;
             let at = |numbers: &[f32]| V::load(numbers.as_ptr().add(place));
+            let apart = at(self.s).sub(constant(near));
             let ds = at(self.dy)
-                .mul_add(constant(a), at(self.s).mul_add(constant(d), constant(e)))
+                .mul_add(constant(a), apart.mul_add(constant(d), constant(e)))
                 .add(constant(rest));
             ds.store(self.ds.as_mut_ptr().add(place));
             if let Some((tosses, out)) = &mut self.dropped {
@@ -398,8 +423,8 @@ pub fn activate(
     tosses: Option<Tosses>,
     out: &mut [f32],
 ) {
-    let width = affine.factor.len();
-    assert!(width.is_multiple_of(WIDTH) && [x.len(), s.len()] == [out.len(); 2]);
+    let width = affine.width();
+    assert_eq!([x.len(), s.len()], [out.len(); 2]);
     let rows = out.len() / width;
     assert!(tosses.is_none_or(|tosses| tosses.firsts.len() >= rows), "coins for each row");
     simd.run(Rows { rows, width, each: Activate { x, s, affine, tosses, out } });
@@ -418,10 +443,8 @@ impl RowWise for Activate<'_> {
     unsafe fn at<V: Vector>(&mut self, row: usize, column: usize, place: usize) {
         // SAFETY: `activate` has checked all sizes.
         unsafe {
-            let constant = |numbers: &[f32]| V::load(numbers.as_ptr().add(column));
             let at = |numbers: &[f32]| V::load(numbers.as_ptr().add(place));
-            let normal =
-                at(self.s).mul_add(constant(&self.affine.factor), constant(&self.affine.shift));
+            let normal = self.affine.at(column, at(self.s));
             let mut y = normal.max(V::splat(0.0));
             if let Some(tosses) = &self.tosses {
                 y = tosses.toss(row, column, y);
@@ -439,8 +462,8 @@ pub fn deactivate(
     tosses: Option<Tosses>,
     out: &mut [f32],
 ) {
-    let width = affine.factor.len();
-    assert!(width.is_multiple_of(WIDTH) && [dy.len(), s.len()] == [out.len(); 2]);
+    let width = affine.width();
+    assert_eq!([dy.len(), s.len()], [out.len(); 2]);
     let rows = out.len() / width;
     assert!(tosses.is_none_or(|tosses| tosses.firsts.len() >= rows), "coins for each row");
     simd.run(Rows { rows, width, each: Deactivate { dy, s, affine, tosses, out } });
@@ -459,10 +482,8 @@ impl RowWise for Deactivate<'_> {
     unsafe fn at<V: Vector>(&mut self, row: usize, column: usize, place: usize) {
         // SAFETY: `deactivate` has checked all sizes.
         unsafe {
-            let constant = |numbers: &[f32]| V::load(numbers.as_ptr().add(column));
             let at = |numbers: &[f32]| V::load(numbers.as_ptr().add(place));
-            let normal =
-                at(self.s).mul_add(constant(&self.affine.factor), constant(&self.affine.shift));
+            let normal = self.affine.at(column, at(self.s));
             let mut dy = at(self.dy);
             if let Some(tosses) = &self.tosses {
                 dy = tosses.toss(row, column, dy);

@@ -159,8 +159,9 @@ impl<E: Epilogue> Product<'_, E> {
             let offsets = std::array::from_fn(|m| m.min(valid - 1) * self.a.row);
             // SAFETY: within both matrices.
             unsafe {
-                let a = self.a.data.as_ptr().add(row * self.a.row);
-                let b = self.b.data.as_ptr().add(column / PANEL * self.b.panel);
+                // Without an inner dimension, neither is read.
+                let a = self.a.data.as_ptr().wrapping_add(row * self.a.row);
+                let b = self.b.data.as_ptr().wrapping_add(column / PANEL * self.b.panel);
                 let sums = tile::<V, VECTORS>(a, offsets, self.a.column, b, self.b.row, inner);
                 if valid == TILE_ROWS {
                     for (m, sums) in sums.iter().enumerate() {
@@ -313,7 +314,7 @@ impl Epilogue for Biased<'_> {
     }
 }
 
-/// Coins for the numbers of a matrix: the coin of row r and column c is number `first + r · width + c`.
+/// Coins for the numbers of a matrix: that of row r and column c is number `firsts[r] + c`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tosses<'a> {
     /// The coins.
@@ -453,7 +454,7 @@ mod tests {
 
     #[test]
     fn products_of_all_sizes_are_those_of_the_definition() {
-        for simd in [Simd::Portable, Simd::detect()] {
+        for simd in [Simd::portable(), Simd::detect()] {
             for [rows, columns, inner] in
                 [[1, 8, 1], [5, 16, 3], [6, 24, 16], [7, 48, 20], [13, 8, 64], [20, 64, 0]]
             {
@@ -486,7 +487,7 @@ mod tests {
 
     #[test]
     fn derivatives_of_weights_keep_to_their_columns() {
-        for simd in [Simd::Portable, Simd::detect()] {
+        for simd in [Simd::portable(), Simd::detect()] {
             for [rows, outputs, inputs] in [[1usize, 3, 5], [97, 13, 20], [200, 6, 52], [0, 2, 3]] {
                 let (wide_d, wide_x) = (outputs + 3, inputs.next_multiple_of(16));
                 let (d, x) = (numbers(rows * wide_d, 3), numbers(rows * wide_x, 4));

@@ -31,7 +31,7 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Adds the times of a pass.
-pub(super) fn add<'a>(clocks: impl Iterator<Item = &'a mut Clock>) {
+pub(super) fn add<'a>(clocks: impl Iterator<Item = &'a Clock>) {
     if !is_on() {
         return;
     }

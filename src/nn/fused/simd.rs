@@ -17,10 +17,13 @@ pub fn padded(count: usize) -> usize {
 
 /// Which instructions to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Simd {
+pub struct Simd(Level);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
     /// Those of every processor of the architecture.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2 and FMA, which are there.
     #[cfg(target_arch = "x86_64")]
     Avx2,
 }
@@ -39,19 +42,24 @@ impl Simd {
     pub fn detect() -> Simd {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Simd::Avx2;
+            return Simd(Level::Avx2);
         }
-        Simd::Portable
+        Simd::portable()
+    }
+
+    /// What every processor has.
+    pub fn portable() -> Simd {
+        Simd(Level::Portable)
     }
 
     /// Runs a kernel with these instructions.
     pub fn run(self, kernel: impl Kernel) {
-        match self {
+        match self.0 {
             // SAFETY: arrays need no instructions.
-            Simd::Portable => unsafe { kernel.run::<Array>() },
+            Level::Portable => unsafe { kernel.run::<Array>() },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `detect` has found these instructions.
-            Simd::Avx2 => unsafe { avx2::run(kernel) },
+            // SAFETY: only `detect` makes this one, where it has found the instructions.
+            Level::Avx2 => unsafe { avx2::run(kernel) },
         }
     }
 }

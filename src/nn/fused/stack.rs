@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use super::attention::{self, fit};
 use super::backward::Gradients;
 use super::bias::BiasTables;
-use super::clock::{Clock, Kind};
+use super::clock::Clock;
 use super::lanes::{Lane, Lanes};
 use super::network::{Local, Network, PLACES, Packed, Place};
 use super::norm::{Affine, Exchange, Statistics};
@@ -25,6 +25,8 @@ pub struct Stack {
     pub team: Arc<Team>,
     pub simd: Simd,
     pub training: bool,
+    /// The lanes of each thread.
+    pub shares: Vec<Vec<usize>>,
     /// Dropouts of every layer.
     pub coins: Vec<LayerCoins>,
     /// Rows of the distance bias.
@@ -151,6 +153,11 @@ pub struct KeptLocal {
 }
 
 impl Workspace {
+    /// Whether it was last used for this network.
+    pub fn is_of(&self, network: &Arc<Network>) -> bool {
+        self.network.as_ref().is_some_and(|own| Arc::ptr_eq(own, network))
+    }
+
     /// Makes room for a network and takes over its parameters.
     pub fn prepare(
         &mut self,
@@ -160,7 +167,7 @@ impl Workspace {
         team: &Team,
         training: bool,
     ) {
-        if !self.network.as_ref().is_some_and(|own| Arc::ptr_eq(own, network)) {
+        if !self.is_of(network) {
             let packed = |layer| RwLock::new(Packed::new(network, layer, parameters));
             self.layers = network.layers.iter().map(packed).collect();
             self.statistics = network.layers.iter().map(|_| Default::default()).collect();
@@ -180,13 +187,13 @@ impl Workspace {
         }
         self.bias.pack(parameters, training);
         let workspace = &*self;
-        team.run(|member| {
+        team.run(usize::MAX, |member| {
             let mut clock = workspace.clocks[member.number].lock().expect(UNBROKEN);
             for layer in workspace.layers.iter().skip(member.number).step_by(member.of()) {
                 let mut layer = layer.write().expect(UNBROKEN);
                 layer.pack(parameters, network.width(), training, &mut clock);
             }
-            clock.to(Kind::Copy);
+            clock.stop();
         });
     }
 }
@@ -209,14 +216,13 @@ pub struct Inputs<'a> {
 impl Stack {
     /// The lanes of a thread, with their memory.
     pub fn own<'a>(&'a self, workspace: &'a Workspace, member: Member) -> Vec<Own<'a>> {
-        let shares = self.lanes.shares(member.of());
         let own = |number: usize| Own {
             number,
             group: self.lanes.group_of(number),
             lane: &self.lanes.all()[number],
             space: workspace.lanes[number].lock().expect(UNBROKEN),
         };
-        shares[member.number].iter().copied().map(own).collect()
+        self.shares[member.number].iter().copied().map(own).collect()
     }
 
     /// Constants of a BatchNorm after a barrier; the first thread keeps the statistics.
@@ -303,7 +309,13 @@ impl Operation<4> for Stack {
         let inputs = Inputs { nodes, arcs, bias, positions };
         let Gradients { nodes, arcs, bias, positions, parameters } =
             self.differentiate(inputs, by_out);
-        *self.gradients.lock().expect(UNBROKEN) = Some(parameters);
+        // Of two passes through a model, derivatives add up.
+        let mut flat = self.gradients.lock().expect(UNBROKEN);
+        match &mut *flat {
+            Some(flat) => flat.iter_mut().zip(&parameters).for_each(|(sum, by)| *sum += by),
+            None => *flat = Some(parameters),
+        }
+        drop(flat);
         [nodes, arcs, bias, positions]
     }
 }
@@ -311,7 +323,10 @@ impl Operation<4> for Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         if let Ok(workspace) = self.workspace.get_mut() {
-            super::profile::add(workspace.clocks.iter_mut().filter_map(|c| c.get_mut().ok()));
+            let clocks = workspace.clocks.iter_mut();
+            super::profile::add(
+                clocks.filter_map(|clock| clock.get_mut().ok().map(|clock| &*clock)),
+            );
             self.team.give(std::mem::take(workspace));
         }
     }

@@ -1,21 +1,27 @@
 //! A few threads that do one thing together.
 //!
 //! Every member of a [`Team`] runs the same function on its own share, and all meet at barriers. Tasks and queues
-//! cost more than a phase of work here takes, some ten microseconds. Members wait by turning in a loop, for a short
-//! while; they sleep between runs.
+//! cost more than a phase of work here takes, some hundred microseconds. Members wait by turning in a loop, for a short
+//! while; between runs they sleep.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use super::lanes::GROUPS;
+use super::network::Network;
 use super::stack::Workspace;
 use crate::{Error, Result};
 
-/// Threads that stay, and memory that is used again.
+/// Threads that stay, and memory that is used again. The caller is one of the team; several callers take turns.
 #[derive(Debug, Default)]
 pub struct Team {
-    /// None for a team of one: the caller.
-    pool: Option<rayon::ThreadPool>,
+    others: Vec<JoinHandle<()>>,
+    board: Arc<Board>,
+    turn: Mutex<()>,
     spare: Mutex<Vec<Workspace>>,
 }
 
@@ -25,15 +31,16 @@ impl Team {
     /// # Errors
     /// If threads cannot be started.
     pub fn new(threads: usize) -> Result<Team> {
-        if threads <= 1 {
-            return Ok(Team::default());
+        let mut team = Team::default();
+        for number in 1..threads {
+            let board = team.board.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("hdse-team-{number}"))
+                .spawn(move || board.work(number))
+                .map_err(|e| Error::config(format!("{threads} threads cannot be started: {e}")))?;
+            team.others.push(thread);
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|number| format!("hdse-team-{number}"))
-            .build()
-            .map_err(|e| Error::config(format!("{threads} threads cannot be started: {e}")))?;
-        Ok(Team { pool: Some(pool), spare: Mutex::default() })
+        Ok(team)
     }
 
     /// A team as large as the current thread pool, as far as more threads are of use.
@@ -46,45 +53,162 @@ impl Team {
 
     /// Number of members.
     pub fn size(&self) -> usize {
-        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+        self.others.len() + 1
     }
 
-    /// Runs `work` on every member at once.
+    /// Runs `work` on every member at once, or on the first so many. Must not be called from within.
     ///
     /// # Panics
     /// If a member does; the others are let go.
-    pub(crate) fn run(&self, work: impl Fn(Member) + Sync) {
-        let barrier = Barrier::new(self.size());
+    pub(crate) fn run(&self, most: usize, work: impl Fn(Member) + Sync) {
+        let members = self.size().min(most.max(1));
+        let barrier = Barrier::new(members);
         let work = |number| {
+            if number >= members {
+                return;
+            }
             let member = Member { number, barrier: &barrier };
             let alarm = Alarm(&barrier);
             work(member);
             std::mem::forget(alarm);
         };
-        match &self.pool {
-            Some(pool) => {
-                pool.broadcast(|context| work(context.index()));
-            }
-            None => work(0),
+        if members == 1 {
+            return work(0);
+        }
+        let _turn = unpoisoned(self.turn.lock());
+        self.board.post(&work, self.others.len());
+        let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        // Whatever happened here: others may still be using `work`.
+        let theirs = self.board.finish();
+        // Some may have failed because another did.
+        let panics = own.err().into_iter().chain(theirs);
+        if let Some(panic) = panics.min_by_key(|panic| panic.is::<Abandoned>()) {
+            resume_unwind(panic);
         }
     }
 
     /// Shares so many things among the members, each a piece of about equal length.
-    pub(crate) fn share(&self, count: usize, work: impl Fn(std::ops::Range<usize>) + Sync) {
-        self.run(|member| work(member.share(count)));
+    pub(crate) fn share(&self, count: usize, work: impl Fn(Range<usize>) + Sync) {
+        self.run(count, |member| work(member.share(count)));
     }
 
-    /// Memory of an earlier run, if there is some.
-    pub(super) fn take(&self) -> Workspace {
-        self.spare.lock().map(|mut spare| spare.pop()).ok().flatten().unwrap_or_default()
+    /// Memory of an earlier run, of the same network if there is some.
+    pub(super) fn take(&self, network: &Arc<Network>) -> Workspace {
+        let mut spare = unpoisoned(self.spare.lock());
+        let place = spare.iter().position(|workspace| workspace.is_of(network));
+        match place.or(spare.len().checked_sub(1)) {
+            Some(place) => spare.swap_remove(place),
+            None => Workspace::default(),
+        }
     }
 
     /// Gives memory back.
     pub(super) fn give(&self, workspace: Workspace) {
-        if let Ok(mut spare) = self.spare.lock() {
+        let mut spare = unpoisoned(self.spare.lock());
+        if spare.len() < SPARE {
             spare.push(workspace);
         }
     }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        unpoisoned(self.board.state.lock()).stop = true;
+        self.board.posted.notify_all();
+        for thread in self.others.drain(..) {
+            // Panics of work have been passed on.
+            let _ = thread.join();
+        }
+    }
+}
+
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// Where work is posted for the other threads.
+#[derive(Debug, Default)]
+struct Board {
+    state: Mutex<State>,
+    /// How often something was posted.
+    round: AtomicU64,
+    posted: Condvar,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    work: Option<&'static Work<'static>>,
+    round: u64,
+    /// Threads that are not done with it.
+    left: usize,
+    panics: Vec<Box<dyn Any + Send>>,
+    stop: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("round", &self.round).finish_non_exhaustive()
+    }
+}
+
+impl Board {
+    /// Posts work for so many threads. Whoever does must call [`Board::finish`] before `work` ends.
+    fn post<'a>(&self, work: &'a Work<'a>, threads: usize) {
+        // SAFETY: the reference is given up in `finish`, which waits for all who use it.
+        let work = unsafe { std::mem::transmute::<&'a Work<'a>, &'static Work<'static>>(work) };
+        let mut state = unpoisoned(self.state.lock());
+        state.work = Some(work);
+        state.left = threads;
+        state.round += 1;
+        self.round.store(state.round, Ordering::Release);
+        drop(state);
+        self.posted.notify_all();
+    }
+
+    /// Waits until all are done, and takes the work down. Gives their panics.
+    fn finish(&self) -> Vec<Box<dyn Any + Send>> {
+        let state = unpoisoned(self.state.lock());
+        let mut state = unpoisoned(self.finished.wait_while(state, |state| state.left > 0));
+        state.work = None;
+        std::mem::take(&mut state.panics)
+    }
+
+    /// What another thread does all the time.
+    fn work(&self, number: usize) {
+        let mut round = 0;
+        loop {
+            // The next work is often not far.
+            let mut turns = 0;
+            while self.round.load(Ordering::Acquire) == round && turns < PATIENCE {
+                std::hint::spin_loop();
+                turns += 1;
+            }
+            let state = unpoisoned(self.state.lock());
+            let idle = |state: &mut State| state.round == round && !state.stop;
+            let state = unpoisoned(self.posted.wait_while(state, idle));
+            if state.stop {
+                return;
+            }
+            round = state.round;
+            let work = state.work;
+            drop(state);
+            let result = catch_unwind(AssertUnwindSafe(|| work.map(|work| work(number))));
+            let mut state = unpoisoned(self.state.lock());
+            if let Err(panic) = result {
+                state.panics.push(panic);
+            }
+            state.left -= 1;
+            if state.left == 0 {
+                self.finished.notify_one();
+            }
+        }
+    }
+}
+
+/// A lock that a panic elsewhere has not made useless: what it guards is whole at all times.
+fn unpoisoned<'a, T>(
+    lock: std::result::Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>,
+) -> MutexGuard<'a, T> {
+    lock.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Which thread of a team this is.
@@ -107,9 +231,14 @@ impl Member<'_> {
     }
 
     /// This member's share of so many things: an equal part, in one piece.
-    pub fn share(&self, count: usize) -> std::ops::Range<usize> {
-        count * self.number / self.of()..count * (self.number + 1) / self.of()
+    pub fn share(&self, count: usize) -> Range<usize> {
+        share(count, self.number, self.of())
     }
+}
+
+/// The share of member `number` of so many things.
+pub fn share(count: usize, number: usize, members: usize) -> Range<usize> {
+    count * number / members..count * (number + 1) / members
 }
 
 #[derive(Debug)]
@@ -119,6 +248,9 @@ struct Barrier {
     round: AtomicUsize,
     broken: AtomicBool,
 }
+
+/// How much memory is kept: for a model, and for another that takes turns with it.
+const SPARE: usize = 2;
 
 /// Turns in the loop before a waiting thread lets others run.
 const PATIENCE: usize = 4000;
@@ -141,12 +273,17 @@ impl Barrier {
         }
         let mut turns = 0;
         while self.round.load(Ordering::Acquire) == round {
-            assert!(!self.broken.load(Ordering::Relaxed), "another thread of the team failed");
+            if self.broken.load(Ordering::Relaxed) {
+                resume_unwind(Box::new(Abandoned));
+            }
             turns += 1;
             if turns < PATIENCE { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
     }
 }
+
+/// The panic of a thread whose fellow failed.
+struct Abandoned;
 
 /// Tells those who wait that nobody will come.
 struct Alarm<'a>(&'a Barrier);
@@ -166,7 +303,7 @@ mod tests {
         for threads in [1, 2, 3, 5] {
             let team = Team::new(threads).unwrap();
             let counts: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
-            team.run(|member| {
+            team.run(usize::MAX, |member| {
                 for count in &counts {
                     count.fetch_add(1, Ordering::Relaxed);
                     member.meet();
@@ -180,7 +317,7 @@ mod tests {
     fn shares_cover_all_once() {
         let team = Team::new(3).unwrap();
         let taken: Vec<AtomicUsize> = (0..10).map(|_| AtomicUsize::new(0)).collect();
-        team.run(|member| {
+        team.run(usize::MAX, |member| {
             for i in member.share(10) {
                 taken[i].fetch_add(1, Ordering::Relaxed);
             }
@@ -189,12 +326,43 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "team")]
-    fn a_panic_reaches_the_caller() {
+    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
+        let team = Team::new(3).unwrap();
+        for number in 0..3 {
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                team.run(usize::MAX, |member| {
+                    assert!(member.number != number, "a failure");
+                    member.meet();
+                });
+            }));
+            let panic = failed.unwrap_err();
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"a failure"));
+            let count = AtomicUsize::new(0);
+            team.run(usize::MAX, |member| {
+                count.fetch_add(1, Ordering::Relaxed);
+                member.meet();
+            });
+            assert_eq!(count.load(Ordering::Relaxed), 3);
+        }
+    }
+
+    #[test]
+    fn callers_take_turns() {
         let team = Team::new(2).unwrap();
-        team.run(|member| {
-            assert!(member.number == 0, "a failure in the team");
-            member.meet();
+        let sum = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        team.run(usize::MAX, |member| {
+                            member.meet();
+                            sum.fetch_add(1, Ordering::Relaxed);
+                            member.meet();
+                        });
+                    }
+                });
+            }
         });
+        assert_eq!(sum.load(Ordering::Relaxed), 800);
     }
 }

@@ -12,7 +12,7 @@ use crate::data::Edges;
 use crate::nn::batch::Structure;
 use crate::rng::{Seed, Stream};
 
-const SIMDS: fn() -> [Simd; 2] = || [Simd::Portable, Simd::detect()];
+const SIMDS: fn() -> [Simd; 2] = || [Simd::portable(), Simd::detect()];
 
 fn numbers(count: usize, key: u64) -> Vec<f32> {
     let mut stream = Seed(key).stream("fused", 0, 0);
@@ -441,7 +441,7 @@ fn batch_norm_in_lanes_is_that_of_all_rows() {
                     let mean = column().sum::<f64>() / rows as f64;
                     let variance = column().map(|x| (x - mean).powi(2)).sum::<f64>() / rows as f64;
                     for (row, x) in column().enumerate() {
-                        let normal = (x - mean) / (variance + norm::EPSILON).sqrt();
+                        let normal = (x - mean) / (variance + crate::nn::layers::EPSILON).sqrt();
                         y[row * width + c] = normal * f64::from(weight[c]) + f64::from(bias[c]);
                     }
                 }

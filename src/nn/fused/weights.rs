@@ -9,10 +9,10 @@
 use super::product::{Epilogue, Left, PANEL, Right, outer, product};
 use super::simd::{Kernel, Simd, Vector};
 
-/// Neighbouring numbers of a parameter and where they go.
+/// Neighbouring inputs and the columns they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// First row of the parameter, or first input.
+    /// First input of the parameter.
     pub from: usize,
     /// How many.
     pub count: usize,
@@ -42,8 +42,9 @@ pub struct Map {
     to: Vec<Rows>,
     /// Columns of inputs and outputs, in whole panels.
     width: [usize; 2],
-    /// Columns of inputs up to the last that is used.
+    /// Columns of inputs, and of outputs, up to the last that is used.
     inner: usize,
+    outer: usize,
     forward: Vec<f32>,
     backward: Vec<f32>,
     bias: Vec<f32>,
@@ -56,7 +57,7 @@ impl Map {
         let outer = to.iter().map(|rows| rows.column + rows.count).max().unwrap_or(0);
         let width = [inner, outer].map(|count| count.next_multiple_of(PANEL));
         let to = joined(to, inputs);
-        Map { inputs, from, to, width, inner, ..Map::default() }
+        Map { inputs, from, to, width, inner, outer, ..Map::default() }
     }
 
     /// Columns of the output.
@@ -119,7 +120,7 @@ impl Map {
     pub fn backward(&self, simd: Simd, rows: usize, d: &[f32], f: impl Epilogue) {
         let [ins, outs] = self.width;
         let right = Right::packed(&self.backward, outs);
-        product(simd, [rows, ins, outs], Left::rows(d, outs), right, f);
+        product(simd, [rows, ins, self.outer], Left::rows(d, outs), right, f);
     }
 
     /// The derivatives by weights and bias. Rows of x are `stride` apart, those of d as the output has them.
@@ -130,9 +131,9 @@ impl Map {
         d: &[f32],
         x: &[f32],
         stride: usize,
-        into: Into<'_>,
+        into: Slot<'_>,
     ) {
-        let Into { numbers, start, add } = into;
+        let Slot { numbers, start, add } = into;
         let outs = self.width[1];
         for rows in &self.to {
             for run in &self.from {
@@ -159,17 +160,17 @@ impl Map {
 
 /// Where derivatives by parameters go: a copy of the parameters from number `start` on.
 #[derive(Debug)]
-pub struct Into<'a> {
+pub struct Slot<'a> {
     pub numbers: &'a mut [f32],
     pub start: usize,
     /// Add to what is there, instead of replacing it.
     pub add: bool,
 }
 
-impl Into<'_> {
+impl Slot<'_> {
     /// The same, to be used once more.
-    pub fn again(&mut self) -> Into<'_> {
-        Into { numbers: self.numbers, start: self.start, add: self.add }
+    pub fn again(&mut self) -> Slot<'_> {
+        Slot { numbers: self.numbers, start: self.start, add: self.add }
     }
 }
 

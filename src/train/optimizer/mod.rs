@@ -8,7 +8,7 @@
 //! | `adam` | g ← g + λθ; m ← β₁m + (1 − β₁)g; v ← β₂v + (1 − β₂)g²; θ ← θ − η m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ) (Kingma & Ba, ICLR 2015) |
 //! | `sgd` | g ← g + λθ; b ← μb + g; θ ← θ − ηb, or − η(g + μb) with `nesterov` (Sutskever et al., ICML 2013) |
 //!
-//! Operations and their order follow PyTorch, and so do defaults. A step is one pass without allocation, in
+//! Operations and their order follow PyTorch, and so do defaults. A step is one pass, in
 //! the order of the array and without fused operations: the same bytes on every machine. The learning rate
 //! is an argument because it belongs to the [`Schedule`](super::Schedule).
 //!

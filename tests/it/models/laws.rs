@@ -104,6 +104,83 @@ fn a_pass_repeats_itself_and_all_ways_agree() {
     }
 }
 
+/// Enough rows for several lanes in a group, heads that do not fill vectors, and a small batch in the memory of a large one.
+#[test]
+fn lanes_threads_and_earlier_batches_change_nothing() {
+    let all = configs();
+    for (number, dim, heads) in
+        [(0, 52, 4), (1, 40, 5), (2, 48, 8), (9, 52, 4), (10, 40, 5), (12, 24, 3)]
+    {
+        let mut config = all[number].clone();
+        (config.dim, config.heads, config.dropout, config.attention_dropout) =
+            (dim, heads, 0.1, 0.2);
+        let model = Model::new(&config, Seed(5)).unwrap();
+        let sizes = (0..45).map(|i| 3 + i * 7 % 31);
+        let graphs: Vec<Batch> =
+            sizes.map(|nodes| example_of(&config, nodes, 2 * nodes, nodes.into())).collect();
+        let large = Batch::merge(&graphs.iter().collect::<Vec<_>>()).unwrap();
+        assert!(large.num_nodes() > 700);
+        let small = Batch::merge(&[&graphs[3], &graphs[11]]).unwrap();
+        for batch in [&large, &small] {
+            let run = |way: Way| {
+                let pass = way.of(Pass::train(&model.parameters, Seed(0), 0));
+                let prediction = model.backbone.forward(&pass, batch).unwrap();
+                let gradients = pass.gradients(&prediction.clone().square().sum());
+                (values(prediction), gradients)
+            };
+            let (prediction, gradients) = run(Way::Kernels);
+            let fused = run(Way::Fused);
+            for way in [Way::Threads(1), Way::Threads(2), Way::Threads(3)] {
+                assert!(run(way) == fused, "{way:?} {config:?}");
+            }
+            for (found, by) in [&fused, &run(Way::Portable)] {
+                assert_close(found, &prediction, 2e-5, &format!("{config:?}"));
+                for entry in model.parameters.entries().iter().filter(|entry| entry.trained) {
+                    let (found, expected) =
+                        (&by[entry.range.clone()], &gradients[entry.range.clone()]);
+                    check_gradient(
+                        found,
+                        expected,
+                        &gradients,
+                        &format!("{} {config:?}", entry.name),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Of hundreds of thousands of inputs of ReLU, one or the other lies so near zero that rounding decides on which side. Such
+/// a unit moves few numbers of a gradient, by about a thousandth: all but a hundredth must agree closely, and the whole
+/// nearly.
+fn check_gradient(found: &[f32], expected: &[f32], all: &[f32], what: &str) {
+    let largest = all.iter().fold(0.0, |largest: f32, g| largest.max(g.abs()));
+    let own = expected.iter().fold(0.0, |own: f32, g| own.max(g.abs()));
+    let apart: Vec<f32> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
+    let off = apart.iter().filter(|apart| **apart > 1e-4 * own + 3e-6 * largest).count();
+    assert!(off * 100 <= apart.len(), "{off} of {} are off: {what}", apart.len());
+    let length =
+        |numbers: &[f32]| numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let limit = 3e-3 * length(expected) + 1e-5 * f64::from(largest) * (apart.len() as f64).sqrt();
+    assert!(length(&apart) <= limit, "{} of {}: {what}", length(&apart), length(expected));
+}
+
+#[test]
+fn two_passes_through_a_model_add_up() {
+    let config = &configs()[0];
+    let model = Model::new(config, Seed(0)).unwrap();
+    let batches = [example_of(config, 9, 20, 1), example_of(config, 14, 30, 2)];
+    let gradients = |way: Way| {
+        let pass = way.of(Pass::train(&model.parameters, Seed(0), 0));
+        let [a, b] = batches.each_ref().map(|batch| model.backbone.forward(&pass, batch).unwrap());
+        pass.gradients(&(a.square().sum() + b.square().sum()))
+    };
+    let expected = gradients(Way::Kernels);
+    for way in [Way::Fused, Way::Threads(2)] {
+        check_gradient(&gradients(way), &expected, &expected, &format!("{way:?}"));
+    }
+}
+
 #[test]
 fn attention_weights_can_be_captured() {
     let config = &configs()[0];
