@@ -223,6 +223,7 @@ pub fn step(
         pass.statistics().store(&mut model.parameters);
         let parameters = model.parameters.trained_mut();
         optimizer.step_by(team, at.rate, parameters, &gradients, factor)?;
+        team.recycle(gradients);
         lap(4);
     }
     Ok(Step { loss, norm, targets: targets.len(), times })

@@ -41,7 +41,7 @@ impl Stack {
         assert!(self.training, "statistics of the batch are needed");
         let mut workspace = self.workspace.lock().expect(UNBROKEN);
         let workspace = &mut *workspace;
-        let mut parameters = vec![0.0; self.parameters];
+        let mut parameters = self.team.zeros(self.parameters);
         let mut sums = Sums { shares: Vec::new(), norms: Mutex::default() };
         let members = self.team.size().min(self.lanes.groups());
         let mut rest = &mut parameters[..];

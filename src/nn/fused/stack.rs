@@ -189,7 +189,8 @@ impl Workspace {
         let workspace = &*self;
         team.run(usize::MAX, |member| {
             let mut clock = workspace.clocks[member.number].lock().expect(UNBROKEN);
-            for layer in workspace.layers.iter().skip(member.number).step_by(member.of()) {
+            // The part of the parameters that the optimiser left in this thread's cache.
+            for layer in &workspace.layers[member.share(workspace.layers.len())] {
                 let mut layer = layer.write().expect(UNBROKEN);
                 layer.pack(parameters, network.width(), training, &mut clock);
             }

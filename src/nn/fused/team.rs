@@ -23,6 +23,7 @@ pub struct Team {
     board: Arc<Board>,
     turn: Mutex<()>,
     spare: Mutex<Vec<Workspace>>,
+    gradients: Mutex<Vec<f32>>,
 }
 
 impl Team {
@@ -100,6 +101,20 @@ impl Team {
             Some(place) => spare.swap_remove(place),
             None => Workspace::default(),
         }
+    }
+
+    /// So many zeros.
+    pub(super) fn zeros(&self, count: usize) -> Vec<f32> {
+        let mut zeros = std::mem::take(&mut *unpoisoned(self.gradients.lock()));
+        zeros.clear();
+        zeros.resize(count, 0.0);
+        zeros
+    }
+
+    /// Takes back the derivatives of a pass when they have been used: a megabyte or more, which the system would
+    /// have to give anew.
+    pub(crate) fn recycle(&self, gradients: Vec<f32>) {
+        *unpoisoned(self.gradients.lock()) = gradients;
     }
 
     /// Gives memory back.
