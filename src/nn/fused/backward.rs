@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use super::attention::{self, fit};
 use super::clock::{Clock, Kind};
-use super::gated_gcn::{self, MAPS};
+use super::gated_gcn::{self, Derivatives, MAPS};
 use super::gine;
 use super::network::{Layer, Local, Packed, Place};
 use super::norm::{Affine, Statistics, backward, deactivate, derivative_sums};
@@ -527,16 +527,9 @@ impl Stack {
             received: &local.received,
         };
         let mut by_gate = by_gate;
-        gated_gcn::backward(
-            simd,
-            own.lane,
-            width,
-            of,
-            by_update,
-            all,
-            by_maps,
-            by_gate.as_deref_mut(),
-        );
+        let into =
+            Derivatives { gates: &mut *all, maps: &mut *by_maps, gate: by_gate.as_deref_mut() };
+        gated_gcn::backward(simd, own.lane, width, of, by_update, into);
         let (group, first_of_group) = own.group;
         let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
         let mut into = slot(&mut gradients, packed, first_of_group);

@@ -105,20 +105,29 @@ pub struct Kept<'a> {
     pub received: &'a [f32],
 }
 
-/// From the derivatives by u, and in `by_gates` those by g from elsewhere, those by the maps and all by g; the
-/// derivative by the edge gate, if there is one, into `by_gate`.
+/// Where derivatives go.
+#[derive(Debug)]
+pub struct Derivatives<'a> {
+    /// By g: those from elsewhere before, all of them after.
+    pub gates: &'a mut [f32],
+    /// By the maps of nodes.
+    pub maps: &'a mut [f32],
+    /// By the edge gate, if there is one.
+    pub gate: Option<&'a mut [f32]>,
+}
+
+/// From the derivatives by u, all others.
 pub fn backward(
     simd: Simd,
     lane: &Lane,
     width: usize,
     kept: Kept,
     by_update: &[f32],
-    by_gates: &mut [f32],
-    by_maps: &mut [f32],
-    by_gate: Option<&mut [f32]>,
+    into: Derivatives,
 ) {
     let (rows, arcs) = (lane.rows() * width, lane.num_arcs());
     let Kept { maps, gate, gates, inverse, received } = kept;
+    let Derivatives { gates: by_gates, maps: by_maps, gate: by_gate } = into;
     assert!(width.is_multiple_of(WIDTH), "whole vectors");
     assert!(maps.len().min(by_maps.len()) >= MAPS * rows, "four maps");
     assert!(gates.len().min(by_gates.len()) >= arcs * width, "a row for each arc");

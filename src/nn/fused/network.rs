@@ -60,7 +60,6 @@ pub struct Layer {
 
 /// Message passing of a layer.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few")]
 pub enum Local {
     /// None.
     None,

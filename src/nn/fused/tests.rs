@@ -2,7 +2,7 @@
 //! with the instructions of this processor and with those of any.
 
 use super::attention::{self, Heads};
-use super::gated_gcn::{self, EdgeGate, MAPS, Results};
+use super::gated_gcn::{self, Derivatives, EdgeGate, MAPS, Results};
 use super::gine;
 use super::lanes::{GROUPS, Lane, Lanes};
 use super::norm::{self, Exchange, Statistics};
@@ -376,16 +376,8 @@ fn gated_gcn_is_its_formula() {
                 received: &kept[1],
             };
             let by = gated.then_some(&mut by_gate[..]);
-            gated_gcn::backward(
-                simd,
-                lane,
-                width,
-                of,
-                by_update,
-                &mut all_by_gates,
-                &mut by_maps,
-                by,
-            );
+            let into = Derivatives { gates: &mut all_by_gates, maps: &mut by_maps, gate: by };
+            gated_gcn::backward(simd, lane, width, of, by_update, into);
             if !gated {
                 by_gate.fill(0.0);
             }
