@@ -41,6 +41,8 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
+mod algebraic;
+mod edges;
 #[cfg(test)]
 mod tests;
 
@@ -48,10 +50,10 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::str::FromStr;
 
+use self::edges::{Edge, joined, matched};
 use super::parts::{self, Parts};
 use super::{Coarsener, Context, Entry, Parameter};
 use crate::monitor::check;
-use crate::rng::Stream;
 use crate::spectrum::{Laplacian, Matrix, Request, eigen};
 use crate::{Graph, MemoryLimit, Partition, Result};
 
@@ -72,11 +74,6 @@ impl Default for Loukas {
 }
 
 const VECTORS: usize = 10;
-/// Rounds of smoothing of `algebraic-jc`.
-const SWEEPS: usize = 20;
-/// Levels of `algebraic-jc`, and the nodes that a level must save more than.
-const LEVELS: usize = 20;
-const TOO_FEW: usize = 2;
 /// A level that saves less than this part of the nodes does not get far: the graph has hubs.
 const STALLED: usize = 16;
 /// Components up to this size are solved as whole matrices.
@@ -127,7 +124,7 @@ pub(super) const ENTRY: Entry = Entry {
         vectors + 2000.0 * m
     },
     bytes: |n, m| 700.0 * n + 60.0 * m,
-    version: 1,
+    version: 2,
     parameters: &[
         parts::CLUSTERS,
         parts::RATIO,
@@ -152,7 +149,7 @@ impl Coarsener for Loukas {
     fn coarsen(&self, graph: &Graph, context: &Context<'_>) -> Result<Partition> {
         let target = self.parts.count(graph.num_nodes(), context.level);
         match self.variant {
-            Variant::AlgebraicJc => self.algebraic(graph, target, context),
+            Variant::AlgebraicJc => algebraic::partition(graph, target, self.vectors, context),
             _ => self.local_variation(graph, target, context),
         }
     }
@@ -186,14 +183,17 @@ impl Loukas {
         let mut edges_only = self.variant == Variant::Edges;
         while level.graph.num_nodes() > target {
             check(context.monitor)?;
-            let save = level.graph.num_nodes() - target;
-            let sets = if edges_only { level.edges() } else { level.neighbourhoods() };
-            let mut step = level.take(sets, save);
-            let saved = level.graph.num_nodes() - step.num_clusters();
-            if edges_only && saved < save && saved < level.graph.num_nodes() / STALLED {
-                step = level.join(level.edges(), save);
+            let n = level.graph.num_nodes();
+            let save = n - target;
+            let mut step = match edges_only {
+                true => matched(n, level.edges(), save),
+                false => level.take(level.neighbourhoods(), save),
+            };
+            let saved = n - step.num_clusters();
+            if edges_only && saved < save && saved < n / STALLED {
+                step = joined(n, level.edges(), save);
             }
-            if step.num_clusters() < level.graph.num_nodes() {
+            if step.num_clusters() < n {
                 partition = partition.compose(&step);
                 level = level.contracted(&step);
             } else if edges_only {
@@ -201,33 +201,6 @@ impl Loukas {
             } else {
                 edges_only = true;
             }
-        }
-        Ok(Partition::by_first_node(partition.cluster_of()))
-    }
-
-    fn algebraic(&self, graph: &Graph, target: usize, context: &Context<'_>) -> Result<Partition> {
-        let mut partition = Partition::singletons(graph.num_nodes());
-        let mut graph = graph.clone();
-        let mut stream = context.stream("loukas");
-        for _ in 0..LEVELS {
-            check(context.monitor)?;
-            let n = graph.num_nodes();
-            if n <= target {
-                break;
-            }
-            let level = Level { rows: smoothed(&graph, self.vectors, &mut stream), graph };
-            let distance = |u: u32, v: u32| {
-                let pairs = level.rows.of(u).iter().zip(level.rows.of(v));
-                pairs.map(|(x, y)| (x - y).powi(2)).fold(0.0, f64::max)
-            };
-            let edges = level.graph.edges();
-            let sets = edges.map(|(u, v, _)| Candidate { cost: distance(u, v), nodes: vec![u, v] });
-            let step = level.take(sets.collect(), n - target);
-            if step.num_clusters() + TOO_FEW >= n {
-                break;
-            }
-            partition = partition.compose(&step);
-            graph = level.graph.contract(&step);
         }
         Ok(Partition::by_first_node(partition.cluster_of()))
     }
@@ -281,31 +254,6 @@ fn frequencies(graph: &Graph, vectors: usize, strict: bool, context: &Context<'_
     Ok(Rows { numbers, width })
 }
 
-/// Random vectors, smoothed along edges.
-fn smoothed(graph: &Graph, vectors: usize, stream: &mut Stream) -> Rows {
-    let n = graph.num_nodes();
-    // Nearly normal: the sum of twelve uniform numbers. Every machine adds them up alike.
-    let normal = |stream: &mut Stream| (0..12).map(|_| stream.unit()).sum::<f64>() - 6.0;
-    let mut numbers: Vec<f64> = (0..n * vectors).map(|_| normal(stream)).collect();
-    let mut next = numbers.clone();
-    for _ in 0..SWEEPS {
-        for (u, row) in next.chunks_exact_mut(vectors).enumerate() {
-            let mut total = 0.0;
-            row.fill(0.0);
-            graph.for_each_neighbor(u as u32, |v, w| {
-                total += w;
-                let other = &numbers[v as usize * vectors..][..vectors];
-                row.iter_mut().zip(other).for_each(|(sum, x)| *sum += w * x);
-            });
-            let scale = if total > 0.0 { 0.5 / total } else { 0.0 };
-            let own = &numbers[u * vectors..][..vectors];
-            row.iter_mut().zip(own).for_each(|(sum, x)| *sum = *sum * scale + 0.5 * x);
-        }
-        std::mem::swap(&mut numbers, &mut next);
-    }
-    Rows { numbers, width: vectors }
-}
-
 /// Nodes that might be contracted.
 struct Candidate {
     cost: f64,
@@ -341,14 +289,14 @@ struct Level {
 impl Level {
     /// Ends of edges. I − Π leaves half the difference a of both rows, so L_C is taken along one direction only, and its norm there
     /// is (w + (weight that leaves) / 2) · ‖a‖².
-    fn edges(&self) -> Vec<Candidate> {
+    fn edges(&self) -> Vec<Edge> {
         let degree = |u: u32| self.graph.weighted_neighbors(u).map(|(_, w)| f64::from(w)).sum();
         let degrees: Vec<f64> = (0..self.graph.num_nodes() as u32).map(degree).collect();
         let candidate = |(u, v, w): (u32, u32, f32)| {
             let pairs = self.rows.of(u).iter().zip(self.rows.of(v));
             let square: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
             let leaving = degrees[u as usize] + degrees[v as usize] - 2.0 * f64::from(w);
-            Candidate { cost: (f64::from(w) + leaving / 2.0) * square, nodes: vec![u, v] }
+            Edge::new((f64::from(w) + leaving / 2.0) * square, u, v)
         };
         self.graph.edges().map(candidate).collect()
     }
@@ -424,29 +372,6 @@ impl Level {
             }
         }
         Partition::by_first_node(&cluster)
-    }
-
-    /// Joins the ends of edges, cheapest first, whether or not they were joined with others before, to save at most `save`
-    /// nodes. For hubs, which can be matched with one neighbour only.
-    fn join(&self, mut edges: Vec<Candidate>, mut save: usize) -> Partition {
-        edges.sort_unstable();
-        let mut parent: Vec<u32> = (0..self.graph.num_nodes() as u32).collect();
-        let root = |parent: &mut [u32], mut u: u32| {
-            while parent[u as usize] != u {
-                parent[u as usize] = parent[parent[u as usize] as usize];
-                u = parent[u as usize];
-            }
-            u
-        };
-        for edge in edges {
-            let (u, v) = (root(&mut parent, edge.nodes[0]), root(&mut parent, edge.nodes[1]));
-            if u != v && save > 0 {
-                parent[u.max(v) as usize] = u.min(v);
-                save -= 1;
-            }
-        }
-        let labels: Vec<u32> = (0..parent.len() as u32).map(|u| root(&mut parent, u)).collect();
-        Partition::by_first_node(&labels)
     }
 
     /// The graph of clusters; B are means over clusters, A = B (Bᵀ L B)^(−½).

@@ -45,7 +45,11 @@ fn costs_follow_their_definition() {
     let graph = random(12, 14, 5);
     let rows = frequencies(&graph, 5, true, &Context::default()).unwrap();
     let level = Level { rows, graph: graph.clone() };
-    for candidate in level.neighbourhoods().into_iter().chain(level.edges()) {
+    let pairs = level.edges().into_iter().map(|edge| {
+        let (u, v) = edge.ends();
+        Candidate { cost: edge.cost(), nodes: vec![u, v] }
+    });
+    for candidate in level.neighbourhoods().into_iter().chain(pairs) {
         let nodes = &candidate.nodes;
         let inside = |v: u32| nodes.contains(&v);
         let weight = |u: u32, v: u32| f64::from(u8::from(graph.neighbors(u).contains(&v)));
@@ -79,7 +83,7 @@ fn means_keep_the_frequencies_orthogonal() {
     let graph = random(30, 40, 1);
     let rows = frequencies(&graph, 6, true, &Context::default()).unwrap();
     let level = Level { rows, graph };
-    let step = level.take(level.edges(), 12);
+    let step = matched(30, level.edges(), 12);
     assert_eq!(step.num_clusters(), 18);
     let next = level.contracted(&step);
     let product = quadratic(&next.graph, &next.rows);
@@ -93,12 +97,8 @@ fn means_keep_the_frequencies_orthogonal() {
 fn scores_of_dense_graphs_differ() {
     let graph = random(100, 3000, 2);
     let mut stream = crate::rng::Seed(0).stream("loukas", 0, 1);
-    let rows = smoothed(&graph, 10, &mut stream);
-    let distance = |(u, v, _): (u32, u32, f32)| {
-        let pairs = rows.of(u).iter().zip(rows.of(v));
-        pairs.map(|(x, y)| (x - y).powi(2)).fold(0.0, f64::max)
-    };
-    let mut found: Vec<u64> = graph.edges().map(|edge| distance(edge).to_bits()).collect();
+    let edges = algebraic::distances(&graph, 10, &mut stream);
+    let mut found: Vec<u64> = edges.into_iter().map(|edge| edge.cost().to_bits()).collect();
     let edges = found.len();
     found.sort_unstable();
     found.dedup();
