@@ -247,6 +247,11 @@ fn whole_numbers(weights: &[f32]) -> Vec<Idx> {
 /// Gives every empty part half of the part that is largest by then: the half that a breadth-first search
 /// reaches first from the node with the fewest neighbours inside.
 fn fill_empty_parts(graph: &Graph, labels: &mut [u32], count: usize) {
+    let mut used = vec![false; count];
+    labels.iter().for_each(|&label| used[label as usize] = true);
+    if !used.contains(&false) {
+        return;
+    }
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
     for (node, &label) in labels.iter().enumerate() {
         members[label as usize].push(node as u32);
