@@ -166,8 +166,10 @@ fn distances(graphs: Vec<Graph>) -> Result<Task> {
 
 /// From graph to partition.
 fn communities(coarsener: Box<dyn Coarsener>, graphs: Vec<Graph>) -> Result<Task> {
+    // Made once, as for a set: it asks the system how much memory is free.
+    let context = Context::default();
     let pass = Box::new(move || {
-        let partition = |graph| coarsener.coarsen(graph, &Context::default());
+        let partition = |graph| coarsener.coarsen(graph, &context);
         graphs.iter().map(partition).collect::<Result<_>>().expect("nothing stops it")
     });
     Ok(Task { pass, check: Vec::new() })

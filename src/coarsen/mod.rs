@@ -87,6 +87,8 @@ pub struct Context<'a> {
 }
 
 impl Default for Context<'_> {
+    /// Seed 0, the first level, and the memory that is free now. Asking the system for that takes longer than a small graph: for many
+    /// of these, make one context and change its `graph`.
     fn default() -> Self {
         Context { seed: Seed(0), graph: 0, level: 1, monitor: &(), limit: MemoryLimit::default() }
     }
