@@ -106,7 +106,9 @@ TASKS = {
     "spectral-reference": "The form of the paper's released code: five clusters by the angle of "
     "eigenvectors of D - A.",
     "loukas-reference": "The form of the paper's released code: levels of matchings by algebraic "
-    "distance down to a tenth of the nodes.",
+    "distance down to a tenth of the nodes. That code is not a package and needs numpy before "
+    "1.24, so the peers are our own writing of its form: with sparse matrices and Python loops "
+    "over edges, and once more without these, on whole arrays.",
     "metis": "Parts of equal size with few edges between, a tenth as many as nodes.",
 }
 
