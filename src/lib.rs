@@ -31,6 +31,8 @@ pub mod memory;
 pub mod monitor;
 pub mod partition;
 pub mod rng;
+#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "models use most of it"))]
+mod simd;
 mod spectrum;
 
 #[cfg(feature = "cli")]

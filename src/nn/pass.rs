@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use super::fused::{Simd, Team};
+use super::fused::Team;
 use super::parameters::{Param, Parameters};
 use crate::rng::{Coins, Seed};
+use crate::simd::Simd;
 use crate::{MemoryLimit, Result};
 
 /// Training or evaluating.

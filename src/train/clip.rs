@@ -14,7 +14,8 @@
 
 use std::sync::Mutex;
 
-use crate::nn::fused::{Kernel, Simd, Team, Vector};
+use crate::nn::fused::Team;
+use crate::simd::{Kernel, Simd, Vector};
 
 /// Parts of the sum; enough that additions need not wait for each other.
 const PARTS: usize = 8;

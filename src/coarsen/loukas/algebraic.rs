@@ -1,6 +1,6 @@
 //! `algebraic-jc`: edges whose ends random vectors, made smooth along edges, tell apart least.
 //!
-//! Ten vectors are smoothed at once. A node's ten numbers lie side by side, so that each step is ten sums at a time; every sum has its own
+//! Twelve vectors, of which ten are needed, are smoothed at once. A node's numbers lie side by side, so that each step is twelve sums at a time; every sum has its own
 //! order whatever the width of the machine's registers.
 
 use std::borrow::Cow;
@@ -9,6 +9,7 @@ use super::edges::{Edge, matched};
 use crate::coarsen::Context;
 use crate::monitor::check;
 use crate::rng::Stream;
+use crate::simd::{Kernel, Simd, Vector};
 use crate::{Graph, Partition, Result};
 
 /// Rounds of smoothing.
@@ -17,8 +18,11 @@ const SWEEPS: usize = 20;
 const LEVELS: usize = 20;
 const TOO_FEW: usize = 2;
 
+/// Vectors that are smoothed at once: ten, and what fills registers.
+const WIDTH: usize = 12;
+
 /// One number of each of some vectors.
-type Row = [f64; super::VECTORS];
+type Row = [f64; WIDTH];
 
 /// Contracts edges level by level down to `target` nodes, or until a level saves next to nothing.
 pub(super) fn partition(
@@ -52,7 +56,7 @@ pub(super) fn partition(
 /// All edges, the cost of each the largest square of a difference between its ends.
 pub(super) fn distances(graph: &Graph, vectors: usize, stream: &mut Stream) -> Vec<Edge> {
     let mut largest = vec![0.0; graph.num_edges()];
-    for first in (0..vectors).step_by(super::VECTORS) {
+    for first in (0..vectors).step_by(WIDTH) {
         let rows = smoothed(graph, vectors - first, stream);
         let mut slots = largest.iter_mut();
         for_each_edge(graph, |u, v| {
@@ -91,17 +95,46 @@ fn smoothed(graph: &Graph, count: usize, stream: &mut Stream) -> Vec<Row> {
     let shares: Vec<f64> = (0..n as u32).map(half_share).collect();
     let mut next = rows.clone();
     for _ in 0..SWEEPS {
-        for (u, (row, share)) in next.iter_mut().zip(&shares).enumerate() {
-            let mut sums: Row = Row::default();
-            graph.for_each_neighbor(u as u32, |v, w| {
-                let near = &rows[v as usize];
-                (0..sums.len()).for_each(|k| sums[k] += w * near[k]);
-            });
-            *row = std::array::from_fn(|k| sums[k] * share + 0.5 * rows[u][k]);
-        }
+        Simd::detect().run(Sweep { graph, shares: &shares, rows: &rows, next: &mut next });
         std::mem::swap(&mut rows, &mut next);
     }
     rows
+}
+
+/// One round of smoothing, with wide registers where there are some; they round alike.
+struct Sweep<'a> {
+    graph: &'a Graph,
+    shares: &'a [f64],
+    rows: &'a [Row],
+    next: &'a mut [Row],
+}
+
+impl Kernel for Sweep<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Sweep { graph, shares, rows, next } = self;
+        for (u, (row, share)) in next.iter_mut().zip(shares).enumerate() {
+            // Two sums, so that an addition need not wait for the one before.
+            let [mut sums, mut others] = [Row::default(); 2];
+            if graph.weights().is_none() {
+                let (pairs, last) = graph.neighbors(u as u32).as_chunks::<2>();
+                for [a, b] in pairs {
+                    let (a, b) = (&rows[*a as usize], &rows[*b as usize]);
+                    (0..sums.len()).for_each(|k| sums[k] += a[k]);
+                    (0..sums.len()).for_each(|k| others[k] += b[k]);
+                }
+                for v in last {
+                    (0..sums.len()).for_each(|k| sums[k] += rows[*v as usize][k]);
+                }
+            } else {
+                graph.for_each_neighbor(u as u32, |v, w| {
+                    let near = &rows[v as usize];
+                    (0..sums.len()).for_each(|k| sums[k] += w * near[k]);
+                });
+            }
+            *row = std::array::from_fn(|k| (sums[k] + others[k]) * share + 0.5 * rows[u][k]);
+        }
+    }
 }
 
 /// A number whose distribution is nearly a bell curve around 0, as wide as it may be: the sum of four uniform ones. Every machine adds
@@ -137,7 +170,7 @@ mod tests {
         let mut stream = Seed(1).stream("test", 0, 0);
         let mut same = stream.clone();
         let mut columns = vec![vec![0.0; n]; vectors];
-        for block in columns.chunks_mut(crate::coarsen::loukas::VECTORS) {
+        for block in columns.chunks_mut(WIDTH) {
             for u in 0..n {
                 block.iter_mut().for_each(|x| x[u] = bell(same.next_u64()));
             }

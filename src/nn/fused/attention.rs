@@ -12,8 +12,8 @@
 
 use super::lanes::{Lane, Span};
 use super::product::{Left, Right, Store, product};
-use super::simd::{Kernel, Simd, Vector, WIDTH, padded};
 use crate::rng::Coins;
+use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 
 /// How heads lie in rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use super::attention::fit;
 use super::network::Network;
 use super::product::{Biased, PANEL, Store};
-use super::simd::Simd;
 use super::stack::UNBROKEN;
 use super::weights::{Map, Rows, Run, Slot};
 use crate::nn::parameters::Parameters;
+use crate::simd::Simd;
 
 /// Maps of all layers, and what they give.
 #[derive(Debug, Default)]

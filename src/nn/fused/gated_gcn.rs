@@ -9,7 +9,7 @@
 //! of backward run over the arcs that enter a row; what goes to sources runs over those that leave it.
 
 use super::lanes::Lane;
-use super::simd::{Kernel, Simd, Vector, WIDTH};
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 /// Columns of the maps: own, value, target, source.
 pub const MAPS: usize = 4;

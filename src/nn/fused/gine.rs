@@ -4,7 +4,7 @@
 //! matrix with a row for each arc is made but the derivative by e, which is added up over layers.
 
 use super::lanes::Lane;
-use super::simd::{Kernel, Simd, Vector, WIDTH};
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 /// z from x and e, all in rows of `width` numbers.
 pub fn forward(simd: Simd, lane: &Lane, width: usize, [x, e]: [&[f32]; 2], z: &mut [f32]) {

@@ -10,8 +10,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::simd::padded;
 use crate::nn::batch::Structure;
+use crate::simd::padded;
 
 /// Groups of lanes, and so threads that are of use, at most.
 pub const GROUPS: usize = 8;

@@ -8,7 +8,6 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `simd` | eight numbers at a time: kernels are written once, for AVX2 and for any processor |
 //! | `product` | matrix products in tiles, with what follows done before a tile is stored |
 //! | `weights` | linear maps in the form that products want |
 //! | `norm` | BatchNorm folded into its neighbours |
@@ -32,14 +31,12 @@ pub(super) mod network;
 mod norm;
 mod product;
 pub(crate) mod profile;
-mod simd;
 mod stack;
 mod team;
 #[cfg(test)]
 mod tests;
 mod weights;
 
-pub(crate) use simd::{Kernel, Simd, Vector};
 pub use team::Team;
 
 use std::sync::{Arc, Mutex};

@@ -11,10 +11,10 @@ use super::clock::{Clock, Kind};
 use super::gated_gcn::EdgeGate;
 use super::norm::Affine;
 use super::product::PANEL;
-use super::simd::padded;
 use super::weights::{Map, Rows, Run};
 use crate::nn::layers::{BatchNorm, Dropout, Linear};
 use crate::nn::parameters::{Param, Parameters};
+use crate::simd::padded;
 
 /// Layers that all have the same shape.
 #[derive(Debug)]

@@ -17,8 +17,8 @@
 use std::sync::RwLock;
 
 use super::product::Tosses;
-use super::simd::{Kernel, Simd, Vector, WIDTH};
 use super::stack::UNBROKEN;
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 use crate::nn::layers::EPSILON;
 

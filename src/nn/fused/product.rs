@@ -6,8 +6,8 @@
 //! copy or in place. What is done to a tile is an [`Epilogue`]: bias, ReLU, dropout, residual, the mask of a
 //! backward pass. Sums run along the inner dimension in order, so a result depends on its row and column alone.
 
-use super::simd::{Kernel, Simd, Vector, WIDTH};
 use crate::rng::Coins;
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 /// Rows of a tile.
 const TILE_ROWS: usize = 6;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::{Clock, Kind};
 use super::product::{Left, PANEL, Right, Store, product};
-use super::simd::Simd;
+use crate::simd::Simd;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static TIMES: Mutex<[Duration; Kind::ALL.len()]> = Mutex::new([Duration::ZERO; Kind::ALL.len()]);

@@ -10,12 +10,12 @@ use super::lanes::{Lane, Lanes};
 use super::network::{Local, Network, PLACES, Packed, Place};
 use super::norm::{Affine, Exchange, Statistics};
 use super::product::Tosses;
-use super::simd::Simd;
 use super::team::{Member, Team};
 use crate::nn::layers::Dropout;
 use crate::nn::ops::Operation;
 use crate::nn::parameters::Parameters;
 use crate::rng::Coins;
+use crate::simd::Simd;
 
 /// The layers of a model on one batch.
 #[derive(Debug)]

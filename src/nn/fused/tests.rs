@@ -7,10 +7,10 @@ use super::gine;
 use super::lanes::{GROUPS, Lane, Lanes};
 use super::norm::{self, Exchange, Statistics};
 use super::product::Tosses;
-use super::simd::{Kernel, Simd, Vector, WIDTH, padded};
 use crate::data::Edges;
 use crate::nn::batch::Structure;
 use crate::rng::{Seed, Stream};
+use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 
 const SIMDS: fn() -> [Simd; 2] = || [Simd::portable(), Simd::detect()];
 

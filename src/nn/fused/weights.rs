@@ -7,7 +7,7 @@
 //! parameter has are zero.
 
 use super::product::{Epilogue, Left, PANEL, Right, outer, product};
-use super::simd::{Kernel, Simd, Vector};
+use crate::simd::{Kernel, Simd, Vector};
 
 /// Neighbouring inputs and the columns they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! rounds in one way on every machine, and never a fused multiply-add: so the result is the same bytes.
 
 use super::config::{Adam, AdamW, Sgd};
-use crate::nn::fused::{Kernel, Simd, Vector};
+use crate::simd::{Kernel, Simd, Vector};
 
 /// One step of AdamW: parameters shrink first, then follow the moments of the bare gradient.
 pub(super) fn adamw(
