@@ -168,6 +168,12 @@ impl Graph {
     }
 
     /// Tells every neighbour of `node` with the weight of the edge: as
+    /// Weights of the edges to [`neighbors`](Graph::neighbors), if edges have some.
+    #[inline]
+    pub(crate) fn neighbor_weights(&self, node: u32) -> Option<&[f32]> {
+        self.weights.as_ref().map(|weights| &weights[self.row(node)])
+    }
+
     /// [`weighted_neighbors`](Graph::weighted_neighbors), without a question per neighbour whether there
     /// are weights.
     #[inline]

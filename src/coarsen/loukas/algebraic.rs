@@ -58,19 +58,38 @@ pub(super) fn distances(graph: &Graph, vectors: usize, stream: &mut Stream) -> V
     let mut largest = vec![0.0; graph.num_edges()];
     for first in (0..vectors).step_by(WIDTH) {
         let rows = smoothed(graph, vectors - first, stream);
-        let mut slots = largest.iter_mut();
-        for_each_edge(graph, |u, v| {
-            let (x, y) = (&rows[u as usize], &rows[v as usize]);
-            let squares: Row = std::array::from_fn(|k| (x[k] - y[k]) * (x[k] - y[k]));
-            if let Some(slot) = slots.next() {
-                *slot = squares.into_iter().fold(*slot, |a, b| if a > b { a } else { b });
-            }
-        });
+        Simd::detect().run(Farthest { graph, rows: &rows, largest: &mut largest });
     }
     let mut edges = Vec::with_capacity(largest.len());
     let mut costs = largest.into_iter();
     for_each_edge(graph, |u, v| edges.extend(costs.next().map(|cost| Edge::new(cost, u, v))));
     edges
+}
+
+/// Raises the cost of every edge to the largest square of a difference between its ends.
+struct Farthest<'a> {
+    graph: &'a Graph,
+    rows: &'a [Row],
+    largest: &'a mut [f64],
+}
+
+impl Kernel for Farthest<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Farthest { graph, rows, largest } = self;
+        let larger = |a: f64, b: f64| if a > b { a } else { b };
+        let mut slots = largest.iter_mut();
+        for_each_edge(graph, |u, v| {
+            let (x, y) = (&rows[u as usize], &rows[v as usize]);
+            let squares: Row = std::array::from_fn(|k| (x[k] - y[k]) * (x[k] - y[k]));
+            // Four at a time, then the four.
+            let four: [f64; 4] =
+                std::array::from_fn(|k| larger(larger(squares[k], squares[k + 4]), squares[k + 8]));
+            if let Some(slot) = slots.next() {
+                *slot = larger(*slot, larger(larger(four[0], four[1]), larger(four[2], four[3])));
+            }
+        });
+    }
 }
 
 fn for_each_edge(graph: &Graph, mut tell: impl FnMut(u32, u32)) {
@@ -116,21 +135,28 @@ impl Kernel for Sweep<'_> {
         for (u, (row, share)) in next.iter_mut().zip(shares).enumerate() {
             // Two sums, so that an addition need not wait for the one before.
             let [mut sums, mut others] = [Row::default(); 2];
-            if graph.weights().is_none() {
-                let (pairs, last) = graph.neighbors(u as u32).as_chunks::<2>();
-                for [a, b] in pairs {
-                    let (a, b) = (&rows[*a as usize], &rows[*b as usize]);
-                    (0..sums.len()).for_each(|k| sums[k] += a[k]);
-                    (0..sums.len()).for_each(|k| others[k] += b[k]);
+            let (pairs, last) = graph.neighbors(u as u32).as_chunks::<2>();
+            let add = |sums: &mut Row, v: u32, w: f64| {
+                let near = &rows[v as usize];
+                (0..WIDTH).for_each(|k| sums[k] += w * near[k]);
+            };
+            match graph.neighbor_weights(u as u32) {
+                None => {
+                    for [a, b] in pairs {
+                        add(&mut sums, *a, 1.0);
+                        add(&mut others, *b, 1.0);
+                    }
+                    last.iter().for_each(|v| add(&mut sums, *v, 1.0));
                 }
-                for v in last {
-                    (0..sums.len()).for_each(|k| sums[k] += rows[*v as usize][k]);
+                Some(weights) => {
+                    let (by_pair, last_weight) = weights.as_chunks::<2>();
+                    for ([a, b], [p, q]) in pairs.iter().zip(by_pair) {
+                        add(&mut sums, *a, (*p).into());
+                        add(&mut others, *b, (*q).into());
+                    }
+                    let last = last.iter().zip(last_weight);
+                    last.for_each(|(v, w)| add(&mut sums, *v, (*w).into()));
                 }
-            } else {
-                graph.for_each_neighbor(u as u32, |v, w| {
-                    let near = &rows[v as usize];
-                    (0..sums.len()).for_each(|k| sums[k] += w * near[k]);
-                });
             }
             *row = std::array::from_fn(|k| (sums[k] + others[k]) * share + 0.5 * rows[u][k]);
         }
