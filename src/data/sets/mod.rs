@@ -43,6 +43,7 @@ mod superpixels;
 
 #[cfg(feature = "fetch")]
 pub use fetch::{Fetch, fetch, planned};
+pub(super) use check::Problems;
 pub use folder::{FromFiles, Place, load_own};
 pub use install::{Import, Installed, Listener, import};
 pub use manifest::{Manifest, Pinned};
