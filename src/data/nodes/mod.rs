@@ -6,15 +6,21 @@
 //!
 //! | file | reads |
 //! |---|---|
-//! | `own` | edges, features, targets and splits in files of their own |
+//! | `heterophilous` | `.npz` files of Platonov et al., with ten splits |
+//! | `ogb` | folders of the Open Graph Benchmark, csv or binary |
+//! | `own` | anything else: edges, features, targets and splits in files of their own |
 
 mod draft;
 mod features;
+mod heterophilous;
+mod ogb;
 mod own;
 mod split;
 mod table;
 
 pub use features::{Features, Sparse};
+pub use heterophilous::load as load_heterophilous;
+pub use ogb::load as load_ogb;
 pub use own::{Own, load as load_own};
 pub use split::Split;
 
