@@ -6,15 +6,31 @@
 //!
 //! | file | reads |
 //! |---|---|
+//! | `planetoid` | the eight files of Cora, CiteSeer and PubMed, by `pickle` |
 //! | `heterophilous` | `.npz` files of Platonov et al., with ten splits |
 //! | `ogb` | folders of the Open Graph Benchmark, csv or binary |
 //! | `own` | anything else: edges, features, targets and splits in files of their own |
+//!
+//! [`ALL`] lists the sets that are known by name, with what is published of them.
+//!
+//! ```no_run
+//! use hdse::data::nodes;
+//! use hdse::data::sets::LoadOptions;
+//! let cora = nodes::by_name("cora")?.load(&LoadOptions::of_user())?;
+//! let split = cora.split("paper")?;
+//! assert_eq!(split.sizes(), [140, 500, 1000]);
+//! # Ok::<(), hdse::Error>(())
+//! ```
 
 mod draft;
 mod features;
 mod heterophilous;
+mod known;
 mod ogb;
 mod own;
+mod pickle;
+mod planetoid;
+mod registry;
 mod split;
 mod table;
 
@@ -22,6 +38,8 @@ pub use features::{Features, Sparse};
 pub use heterophilous::load as load_heterophilous;
 pub use ogb::load as load_ogb;
 pub use own::{Own, load as load_own};
+pub use planetoid::load as load_planetoid;
+pub use registry::{ALL, Entry, Statistics, by_name, find};
 pub use split::Split;
 
 use std::sync::Arc;
