@@ -171,4 +171,47 @@ mod tests {
         let twice = Own { splits: [own.splits.clone(), own.splits.clone()].concat(), ..own };
         assert!(explain(&twice).contains("two splits are called `mine`"));
     }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn tables_and_arrays_will_do() {
+        use std::sync::Arc;
+
+        use arrow_array::{ArrayRef, Float32Array, UInt32Array};
+
+        use crate::data::AtomicFile;
+        use crate::data::parquet::write_table;
+
+        let folder = tempfile::tempdir().unwrap();
+        let table = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+            let path = folder.path().join(name);
+            write_table(columns, AtomicFile::create(&path, false).unwrap()).unwrap();
+            path
+        };
+        let ids = |ids: &[u32]| Arc::new(UInt32Array::from(ids.to_vec())) as ArrayRef;
+        let reals = |reals: &[f32]| Arc::new(Float32Array::from(reals.to_vec())) as ArrayRef;
+        let mut targets = b"\x93NUMPY\x01\x00\x46\x00".to_vec();
+        targets.extend(
+            format!("{:<69}\n", "{'descr': '|i1', 'fortran_order': False, 'shape': (4,), }")
+                .bytes(),
+        );
+        targets.extend([1, 0, 0xff, 1]);
+        let path = folder.path().join("y.npy");
+        std::fs::write(&path, targets).unwrap();
+        let own = Own {
+            // Node 1 has no edge.
+            edges: table("e.parquet", vec![("source", ids(&[3, 2])), ("target", ids(&[2, 0]))]),
+            features: Some(table(
+                "x.parquet",
+                vec![("a", reals(&[0.0, 1.0, 2.0, 3.0])), ("b", reals(&[0.5; 4]))],
+            )),
+            targets: path,
+            ..Own::default()
+        };
+        let set = load(&own, MemoryLimit::NONE).unwrap();
+        assert_eq!(set.graph.edges().collect::<Vec<_>>(), [(0, 2, 1.0), (2, 3, 1.0)]);
+        assert_eq!(set.classes(), Some(&[1, 0, -1, 1][..]));
+        let Features::Dense(features) = &set.features else { panic!() };
+        assert_eq!(features.values.to_floats()[4..], [2.0, 0.5, 3.0, 0.5]);
+    }
 }

@@ -80,8 +80,8 @@ impl Files {
     }
 
     fn source(&self, part: &str) -> &Source {
-        let at = PARTS.iter().position(|known| *known == part);
-        &self.sources[at.unwrap_or_default()]
+        let mut parts = PARTS.iter().zip(&self.sources);
+        parts.find(|(known, _)| **known == part).expect("one of PARTS").1
     }
 
     /// Does something with a file, and names it in errors.

@@ -275,10 +275,9 @@ impl<'a> Machine<'a> {
     }
 
     fn pop(&mut self) -> Result<Id> {
-        match self.stack.len() > self.floor() {
-            true => Ok(self.stack.pop().unwrap_or_default()),
-            false => Err(Error::data("a value is missing")),
-        }
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
     }
 
     fn top(&self) -> Result<Id> {
