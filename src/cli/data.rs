@@ -1,5 +1,7 @@
 //! `hdse data`: data sets to train on.
 
+mod node_set;
+
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use super::input::NameParser;
 use super::output::{Output, count, object, thousands};
 use super::{fetch, list};
+use crate::data::nodes;
 use crate::data::sets::{
     self, Columns, Entry, LoadOptions, Pinned, SPLITS, Splits, Statistics, sources,
 };
@@ -50,7 +53,7 @@ pub(super) struct Name {
 struct Check {
     #[command(flatten)]
     name: Name,
-    /// The folder with its train, val and test files; by default one inside the folder of all sets
+    /// The folder with its files, or the file if it is one; by default one inside the folder of all sets
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// Graphs to generate for training, validation and test
@@ -64,7 +67,10 @@ struct Check {
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     match &options.verb {
         Verb::List { markdown } => list::sets().print(*markdown, output),
-        Verb::Info(name) => info(sets::by_name(&name.name)?.entry(), output),
+        Verb::Info(Name { name }) => match nodes::find(name) {
+            Some(entry) => node_set::info(entry, output),
+            None => info(sets::by_name(name)?.entry(), output),
+        },
         Verb::Check(options) => check(options, limit, output),
         Verb::Fetch(options) => fetch::fetch(options, limit, output),
         Verb::Import(options) => fetch::import(options, limit, output),
@@ -150,16 +156,18 @@ fn info(entry: &Entry, output: &Output) -> Result<()> {
 }
 
 fn check(options: &Check, limit: MemoryLimit, output: &Output) -> Result<()> {
-    let set = sets::by_name(&options.name.name)?;
-    let entry = set.entry();
-    let splits = set.load(&LoadOptions {
+    let how = LoadOptions {
         path: options.path.clone(),
         graphs: options.graphs,
         seed: Seed(options.seed),
         limit,
         ..LoadOptions::of_user()
-    })?;
-    report(entry, &splits, None, output)
+    };
+    if let Some(entry) = nodes::find(&options.name.name) {
+        return node_set::report(entry, &entry.load(&how)?, output);
+    }
+    let set = sets::by_name(&options.name.name)?;
+    report(set.entry(), &set.load(&how)?, None, output)
 }
 
 /// Puts a set beside what is published, and says where it lies if that is news.

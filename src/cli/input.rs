@@ -8,8 +8,8 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use super::estimate::{duration, rough_seconds};
 use super::output::{Output, count};
 use crate::coarsen;
-use crate::data::sets;
 use crate::data::{AtomicFile, FORMATS, Format, GraphSet, ReadOptions, Shard, format_of_file};
+use crate::data::{nodes, sets};
 use crate::{Error, MemoryLimit, Result};
 
 /// Where graphs come from.
@@ -120,9 +120,11 @@ impl TypedValueParser for NameParser {
                 let all = all.map(|experiment| (experiment.name, experiment.summary));
                 Box::new(all.chain([(name, summary)]).map(move |(name, help)| value(name, help)))
             }
-            NameParser::Sets => Box::new(
-                sets::ALL.iter().map(move |set| value(set.entry().name, set.entry().summary)),
-            ),
+            NameParser::Sets => {
+                let graphs = sets::ALL.iter().map(|set| (set.entry().name, set.entry().summary));
+                let nodes = nodes::ALL.iter().map(|entry| (entry.name, entry.summary));
+                Box::new(graphs.chain(nodes).map(move |(name, summary)| value(name, summary)))
+            }
         })
     }
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::output::{Output, thousands};
 use crate::Result;
 use crate::coarsen::ALL;
-use crate::data::FORMATS;
-use crate::data::sets::{self, Dataset};
+use crate::data::sets::{self, Dataset, Level, Task};
+use crate::data::{FORMATS, nodes};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -117,16 +117,22 @@ fn formats() -> Table {
     }
 }
 
+/// Counts of the three splits.
+pub(super) fn sizes(counts: [usize; 3]) -> String {
+    counts.map(|count| thousands(count as u64)).join(" / ")
+}
+
 pub(super) fn sets() -> Table {
     let row = |set: &&dyn Dataset| {
         let entry = set.entry();
         let published = entry.published;
         vec![
             entry.name.to_string(),
+            "many graphs".to_string(),
             entry.summary.to_string(),
             entry.task.to_string(),
             entry.metric.to_string(),
-            published.graphs.map(|count| thousands(count as u64)).join(" / "),
+            sizes(published.graphs),
             format!("{:.1}", published.mean_nodes),
             format!("{:.1}", published.mean_arcs),
             if entry.generated { "generated" } else { "files" }.to_string(),
@@ -134,20 +140,38 @@ pub(super) fn sets() -> Table {
             format!("{}, {}", entry.citation, entry.source),
         ]
     };
+    let node_row = |entry: &nodes::Entry| {
+        let published = entry.published;
+        let task = Task { level: Level::Node, target: published.target };
+        vec![
+            entry.name.to_string(),
+            "one graph".to_string(),
+            entry.summary.to_string(),
+            task.to_string(),
+            entry.metric.to_string(),
+            published.split.map_or("drawn".into(), sizes),
+            thousands(published.nodes as u64),
+            thousands(published.arcs as u64),
+            "files".to_string(),
+            entry.licence.to_string(),
+            format!("{}, {}", entry.citation, entry.source),
+        ]
+    };
     Table {
         head: vec![
             "name",
+            "kind",
             "holds",
             "target",
             "metric",
-            "graphs",
+            "train / val / test",
             "mean nodes",
             "mean arcs",
             "from",
             "licence",
             "source",
         ],
-        rows: sets::ALL.iter().map(row).collect(),
+        rows: sets::ALL.iter().map(row).chain(nodes::ALL.iter().map(node_row)).collect(),
     }
 }
 

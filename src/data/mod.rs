@@ -16,6 +16,7 @@ mod graphml;
 mod jsonl;
 mod matrix_market;
 mod metis;
+pub mod nodes;
 mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;

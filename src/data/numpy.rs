@@ -9,7 +9,7 @@
 //!
 //! No pickled object is ever loaded.
 
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
 
 use npyz::{NpyFile, Order};
 use zip::ZipArchive;
@@ -26,7 +26,7 @@ pub(super) fn read_npy(source: &Source, options: &ReadOptions) -> Result<GraphSe
 }
 
 pub(super) fn read_npz(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
-    let mut file = File::open(source, options.limit)?;
+    let mut file = File::open(Cursor::new(source.bytes()), options.limit)?;
     let single = if file.has("indptr") || file.has("row") {
         scipy(&mut file, options)?
     } else {
@@ -112,7 +112,7 @@ fn weights(array: &Array, arcs: usize) -> Result<Vec<f32>> {
 }
 
 /// A matrix as `scipy.sparse.save_npz` writes it.
-fn scipy(file: &mut File<'_>, options: &ReadOptions) -> Result<Single> {
+fn scipy<R: Read + Seek>(file: &mut File<R>, options: &ReadOptions) -> Result<Single> {
     let shape = file.array("shape")?.ints("shape")?;
     let [rows, columns] = shape[..] else { return Err(Error::data("`shape` needs two numbers")) };
     if rows != columns || rows < 1 || rows > MAX_NODES as i64 {
@@ -153,27 +153,27 @@ fn scipy(file: &mut File<'_>, options: &ReadOptions) -> Result<Single> {
 }
 
 /// The arrays of an npz file.
-struct File<'a> {
-    zip: ZipArchive<Cursor<&'a [u8]>>,
+pub(super) struct File<R> {
+    zip: ZipArchive<R>,
     limit: MemoryLimit,
 }
 
-impl<'a> File<'a> {
-    fn open(source: &'a Source, limit: MemoryLimit) -> Result<File<'a>> {
-        let zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(broken)?;
+impl<R: Read + Seek> File<R> {
+    pub(super) fn open(reader: R, limit: MemoryLimit) -> Result<File<R>> {
+        let zip = ZipArchive::new(reader).map_err(broken)?;
         Ok(File { zip, limit })
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         let names = self.zip.file_names().flatten();
         names.map(|name| name.trim_end_matches(".npy").to_string()).collect()
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.names().iter().any(|n| n == name)
     }
 
-    fn array(&mut self, name: &str) -> Result<Array> {
+    pub(super) fn array(&mut self, name: &str) -> Result<Array> {
         let entry = self
             .zip
             .by_name(&format!("{name}.npy"))
@@ -188,14 +188,14 @@ fn broken(why: impl std::fmt::Display) -> Error {
 }
 
 /// Numbers of any type with their shape, row-major.
-struct Array {
-    shape: Vec<usize>,
-    values: Values,
+pub(super) struct Array {
+    pub(super) shape: Vec<usize>,
+    pub(super) values: Values,
 }
 
 impl Array {
     /// Reads an npy file of at most `size` bytes.
-    fn read(reader: impl Read, size: u64, limit: MemoryLimit) -> Result<Array> {
+    pub(super) fn read(reader: impl Read, size: u64, limit: MemoryLimit) -> Result<Array> {
         let file = NpyFile::new(reader.take(size)).map_err(broken)?;
         let by_columns = file.order() != Order::C && file.shape().len() > 1;
         if by_columns && file.shape().len() != 2 {
@@ -238,7 +238,7 @@ impl Array {
     }
 
     /// An array of two axes that was read column by column.
-    fn by_rows(self) -> Array {
+    pub(super) fn by_rows(self) -> Array {
         fn reorder<T: Copy>(values: &[T], rows: usize, columns: usize) -> Vec<T> {
             let cells = (0..rows).flat_map(|i| (0..columns).map(move |j| j * rows + i));
             cells.map(|cell| values[cell]).collect()
@@ -251,7 +251,7 @@ impl Array {
         Array { shape: self.shape, values }
     }
 
-    fn ints(&self, name: &str) -> Result<Vec<i64>> {
+    pub(super) fn ints(&self, name: &str) -> Result<Vec<i64>> {
         match &self.values {
             Values::Int(values) => Ok(values.clone()),
             Values::Float(_) => {
@@ -268,7 +268,7 @@ impl Array {
     }
 
     /// Pairs from shape [m, 2], or [2, m] with m other than 2.
-    fn pairs(&self, name: &str) -> Result<Vec<(u32, u32)>> {
+    pub(super) fn pairs(&self, name: &str) -> Result<Vec<(u32, u32)>> {
         let values = self.ints(name)?;
         let id = |id: i64| match u32::try_from(id) {
             Ok(id) if (id as usize) < MAX_NODES => Ok(id),

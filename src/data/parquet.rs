@@ -36,12 +36,13 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use rayon::prelude::*;
 
+use super::numpy::Array as Numeric;
 use super::sample::{Lists, NodeBudget, Numbers, Row, check_num_nodes};
 use super::single::{label_numbers, label_words};
 use super::{AtomicFile, GraphOut, GraphSet, ReadOptions, Sample, Source, Values};
 use crate::error::{Context as _, catch};
 use crate::graph::check_weight;
-use crate::{Error, Hierarchy, Result};
+use crate::{Error, Hierarchy, MemoryLimit, Result};
 
 pub(super) fn read(source: &Source, options: &ReadOptions) -> Result<GraphSet> {
     let bytes = Bytes::from_owner(SharedBytes(source.shared()));
@@ -195,6 +196,59 @@ fn read_edges(
     };
     let weights = columns.weight.is_some().then_some(weights);
     labels.into_single(weights).into_set(source, options)
+}
+
+/// A table of numbers, a row per node: columns of numbers or of lists of equal length, side by side.
+pub(super) fn read_numbers(source: &Source, limit: MemoryLimit) -> Result<Numeric> {
+    let bytes = Bytes::from_owner(SharedBytes(source.shared()));
+    let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(bytes.clone()))?;
+    let mut reader = guarded(|| builder.with_batch_size(1 << 12).build())?;
+    let (mut width, mut rows) = (0, 0);
+    let mut parts = Vec::new();
+    while let Some(batch) = guarded(|| reader.next().transpose())? {
+        let schema = batch.schema();
+        let columns: Vec<Scalars> = (schema.fields().iter().zip(batch.columns()))
+            .map(|(field, array)| Scalars::new(field.name(), array))
+            .collect::<Result<_>>()?;
+        let mut ints = Some(Vec::new());
+        let mut floats = Vec::new();
+        for row in 0..batch.num_rows() {
+            let before = floats.len();
+            for column in &columns {
+                match column.row(row) {
+                    Numbers::Int(values) => {
+                        floats.extend(values.iter().map(|&x| x as f32));
+                        ints.iter_mut().for_each(|ints| ints.extend(values));
+                    }
+                    Numbers::Float(values) => {
+                        floats.extend(values);
+                        ints = None;
+                    }
+                }
+            }
+            let found = floats.len() - before;
+            if rows + row == 0 {
+                width = found;
+            } else if found != width {
+                return Err(Error::data(format!(
+                    "row {}: {found} numbers, but the first has {width}",
+                    rows + row
+                )));
+            }
+        }
+        rows += batch.num_rows();
+        limit.check(rows as u128 * width as u128 * 12, "the table", "raise `--max-memory`")?;
+        parts.push(ints.map_or(Values::Float(floats), Values::Int));
+    }
+    let ints = |part: &Values| match part {
+        Values::Int(values) => Some(values.clone()),
+        Values::Float(_) => None,
+    };
+    let values = match parts.iter().map(ints).collect::<Option<Vec<_>>>() {
+        Some(ints) => Values::Int(ints.concat()),
+        None => Values::Float(parts.iter().flat_map(Values::to_floats).collect()),
+    };
+    Ok(Numeric { shape: vec![rows, width], values })
 }
 
 /// The graph as a table of edges: `source`, `target` and, where there are any, `weight`. Isolated nodes
@@ -459,4 +513,36 @@ fn plain_numbers(name: &str, array: &ArrayRef) -> Result<Values> {
             return Err(Error::data(format!("column `{name}` holds {other}, not numbers")));
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::Int64Type;
+    use arrow_array::{FixedSizeListArray, Int64Array};
+
+    use super::*;
+
+    fn numbers(columns: Vec<(&str, ArrayRef)>) -> Result<Numeric> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        write_table(columns, AtomicFile::create(&path, false).unwrap()).unwrap();
+        let source = Source::load(&path.to_string_lossy(), MemoryLimit::NONE).unwrap();
+        read_numbers(&source, MemoryLimit::NONE)
+    }
+
+    #[test]
+    fn columns_and_lists_stand_side_by_side() {
+        let whole: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+        let pairs = [Some([Some(1), Some(2)]), Some([Some(3), Some(4)])];
+        let pairs: ArrayRef =
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int64Type, _, _>(pairs, 2));
+        let array = numbers(vec![("a", whole.clone()), ("b", pairs.clone())]).unwrap();
+        assert_eq!(array.shape, [2, 3]);
+        assert_eq!(array.values, Values::Int(vec![7, 1, 2, 8, 3, 4]));
+        let real: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 1.5]));
+        let array = numbers(vec![("b", pairs), ("c", real)]).unwrap();
+        assert_eq!(array.values, Values::Float(vec![1.0, 2.0, 0.5, 3.0, 4.0, 1.5]));
+        let words: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+        assert!(numbers(vec![("w", words)]).is_err());
+    }
 }

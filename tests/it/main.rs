@@ -17,6 +17,7 @@ mod mistakes;
 #[cfg(feature = "train")]
 mod models;
 mod mutations;
+mod nodes;
 mod quality;
 #[cfg(feature = "parquet")]
 mod real_data;

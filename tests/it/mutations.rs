@@ -51,7 +51,8 @@ fn corpus() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn mutate(bytes: &mut Vec<u8>, stream: &mut Stream) {
+/// Damages a file in up to four places.
+pub fn mutate(bytes: &mut Vec<u8>, stream: &mut Stream) {
     const WORDS: [&[u8]; 12] = [
         b"99999999999999999999",
         b"-1",

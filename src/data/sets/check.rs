@@ -15,7 +15,7 @@ pub(super) type Rows = Vec<(String, usize)>;
 
 /// What is wrong with files: told together, so that they can be mended in one go.
 #[derive(Default)]
-pub(super) struct Problems {
+pub(in crate::data) struct Problems {
     first: Vec<Error>,
     count: usize,
 }
@@ -24,7 +24,7 @@ impl Problems {
     /// As many are told as fit on a screen.
     const TOLD: usize = 20;
 
-    pub(super) fn push(&mut self, problem: Error) {
+    pub(in crate::data) fn push(&mut self, problem: Error) {
         self.count += 1;
         if self.first.len() < Problems::TOLD {
             self.first.push(problem);
@@ -32,7 +32,7 @@ impl Problems {
     }
 
     /// An error if there are any.
-    pub(super) fn into_result(mut self) -> Result<()> {
+    pub(in crate::data) fn into_result(mut self) -> Result<()> {
         match self.count {
             0 => Ok(()),
             1 => Err(self.first.remove(0)),

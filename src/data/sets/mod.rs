@@ -41,6 +41,7 @@ pub mod sources;
 mod statistics;
 mod superpixels;
 
+pub(super) use check::Problems;
 #[cfg(feature = "fetch")]
 pub use fetch::{Fetch, fetch, planned};
 pub use folder::{FromFiles, Place, load_own};
@@ -53,7 +54,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Sample;
+use super::{Sample, nodes};
 use crate::error::{Context as _, unknown};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result};
@@ -280,10 +281,18 @@ impl Splits {
 /// The set called `name`.
 ///
 /// # Errors
-/// If there is none; the nearest name is suggested.
+/// If there is none; the nearest name is suggested. A node set ([`nodes`]) is none.
 pub fn by_name(name: &str) -> Result<&'static dyn Dataset> {
     ALL.iter().copied().find(|set| set.entry().name == name).ok_or_else(|| {
-        let names = ALL.iter().map(|set| set.entry().name);
+        if let Some(entry) = nodes::find(name) {
+            return Error::config(format!(
+                "`{name}` is one graph with targets on its nodes, not a set of graphs; its files are put in \
+                 place by hand (`hdse data info {name}`), and `hdse data check {name}` and `hdse::data::nodes` read them: {}",
+                entry.files
+            ));
+        }
+        let all = ALL.iter().map(|set| set.entry().name);
+        let names = all.chain(nodes::ALL.iter().map(|entry| entry.name));
         unknown("data set", name, names, "`hdse data list` shows all")
     })
 }
