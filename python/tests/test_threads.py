@@ -141,6 +141,9 @@ def test_the_lock_is_released():
 
 
 LONG = """
+import signal
+# Whoever runs the tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import networkx, hdse
 graph = networkx.gnm_random_graph({nodes}, {edges}, seed=0)
 print("ready", flush=True)
