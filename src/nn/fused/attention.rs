@@ -12,6 +12,7 @@
 
 use super::lanes::{Lane, Span};
 use super::product::{Left, Right, Store, product};
+use super::stack::fit;
 use crate::rng::Coins;
 use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 
@@ -159,14 +160,6 @@ fn place(heads: Heads, span: &Span, head: usize) -> usize {
 /// The number of the coin of a head's first pair: pairs are counted without padding, graph by graph, head by head.
 fn first_coin(heads: Heads, span: &Span, head: usize) -> u32 {
     (span.batch_pairs * heads.count + head * span.size() * span.size()) as u32
-}
-
-/// A buffer with room for `count` numbers.
-pub fn fit(buffer: &mut Vec<f32>, count: usize) -> &mut [f32] {
-    if buffer.len() < count {
-        buffer.resize(count, 0.0);
-    }
-    &mut buffer[..count]
 }
 
 /// The rows of one head as columns, `[width, size padded]`; padding is zero.

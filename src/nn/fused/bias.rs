@@ -5,10 +5,9 @@
 
 use std::sync::Mutex;
 
-use super::attention::fit;
 use super::network::Network;
 use super::product::{Biased, PANEL, Store};
-use super::stack::UNBROKEN;
+use super::stack::{UNBROKEN, fit};
 use super::weights::{Map, Rows, Run, Slot};
 use crate::nn::parameters::Parameters;
 use crate::simd::Simd;

@@ -4,14 +4,14 @@
 //! are in the cache. A layer has two phases, branches and feed-forward, and GatedGCN one more between them:
 //! wherever a BatchNorm needs sums over all lanes.
 
-use super::attention::{self, fit};
+use super::attention;
 use super::clock::{Clock, Kind};
 use super::gated_gcn::{self, MAPS, Results};
 use super::gine;
 use super::network::{Layer, Local, Packed, Place};
 use super::norm::{Affine, Exchange, activate, apply, moments};
 use super::product::{Biased, Relu, Residual};
-use super::stack::{Inputs, Kept, Own, Stack, UNBROKEN, Workspace, gather, scatter, tosses};
+use super::stack::{Inputs, Kept, Own, Stack, UNBROKEN, Workspace, fit, gather, scatter, tosses};
 use super::team::Member;
 
 impl Stack {

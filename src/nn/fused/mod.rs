@@ -14,13 +14,14 @@
 //! | `attention`, `bias` | biased attention, graph by graph, and the tables of its bias |
 //! | `gine`, `gated_gcn` | sums over arcs |
 //! | `lanes`, `team` | a batch dealt to lanes, worked through by a few threads that meet at barriers |
-//! | `network`, `stack`, `forward`, `backward` | what a stack is made of, its memory, and its two passes |
+//! | `network`, `stack`, `forward`, `backward`, `backward_message` | what a stack is made of, its memory, and its two passes |
 //! | `clock`, `profile` | where the time goes |
 //!
 //! A [`Team`] keeps the memory of a pass for the next.
 
 mod attention;
 mod backward;
+mod backward_message;
 mod bias;
 mod clock;
 mod forward;

@@ -18,9 +18,8 @@ use std::sync::RwLock;
 
 use super::product::Tosses;
 use super::stack::UNBROKEN;
-use crate::simd::{Kernel, Simd, Vector, WIDTH};
-
 use crate::nn::layers::EPSILON;
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 /// Where the lanes put their sums, to be read by all after a barrier.
 #[derive(Debug, Default)]

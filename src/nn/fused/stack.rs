@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use super::attention::{self, fit};
+use super::attention;
 use super::backward::Gradients;
 use super::bias::BiasTables;
 use super::clock::Clock;
@@ -267,6 +267,14 @@ pub struct Own<'a> {
     pub group: (usize, bool),
     pub lane: &'a Lane,
     pub space: MutexGuard<'a, LaneSpace>,
+}
+
+/// A buffer with room for `count` numbers.
+pub fn fit(buffer: &mut Vec<f32>, count: usize) -> &mut [f32] {
+    if buffer.len() < count {
+        buffer.resize(count, 0.0);
+    }
+    &mut buffer[..count]
 }
 
 /// Dropout for the rows of a matrix.
