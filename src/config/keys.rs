@@ -59,9 +59,9 @@ pub const KEYS: &[Key] = &[
     key("model.attention_dropout", "0 to 1", "0", "dropout on attention weights"),
     key(
         "model.bias",
-        "mlp, linear, none",
+        "mlp, linear, none, scalar, slope",
         "mlp",
-        "form of the distance bias; `none` is the plain backbone",
+        "form of the distance bias; `none` is the plain backbone, `scalar` and `slope` are for clusters (goat)",
     ),
     key("model.combine", "concat, sum", "concat", "how the levels of the bias are put together"),
     key(
@@ -106,6 +106,18 @@ pub const KEYS: &[Key] = &[
         "none, gcn, sage, gat, gine, gatedgcn, { pna = { towers, aggregators } }",
         "none",
         "message passing beside the attention",
+    ),
+    key(
+        "model.branch",
+        r#"{ layers = 2, dim, norm = "none" | "batch" | "layer", stem = false, mix = "sum" | "average" | "concat" }"#,
+        "two layers without norms, added",
+        "the branch of message passing of node models, of the kind that `local` says",
+    ),
+    key(
+        "model.clusters",
+        r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true }"#,
+        "means of the clusters of level 1",
+        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned",
     ),
     key(
         "model.degree_scale",

@@ -4,8 +4,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::clusters::Clusters;
 use super::fused::lanes::Lanes;
 use super::ops::attention::Pairs;
+use super::ops::features::FeatureRows;
 use super::ops::rows::Groups;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
@@ -35,8 +37,16 @@ pub struct Batch {
     pub spectrum: Option<Spectrum>,
     /// Codes of all pairs of nodes inside every graph.
     pub codes: Option<Codes>,
+    /// Features of the nodes of a large graph, instead of `node_features`: shared by batches, perhaps sparse.
+    pub features: Option<Arc<FeatureRows>>,
+    /// Clusters of nodes, for attention to clusters.
+    pub clusters: Option<Arc<Clusters>>,
+    /// The node of a larger graph that each row is; none if rows are all its nodes in order.
+    pub ids: Option<Arc<Vec<u32>>>,
     /// Targets, row after row, of graphs or of nodes.
     pub targets: Option<Values>,
+    /// The nodes that targets are of; none if they are of all.
+    pub scored: Option<Arc<Vec<u32>>>,
     /// What [`Batch::settle`] has worked out.
     pub settled: Settled,
 }
@@ -153,6 +163,19 @@ impl Batch {
                 )));
             }
         }
+        let counts = [
+            ("features", self.features.as_ref().map(|features| features.rows())),
+            ("clusters", self.clusters.as_ref().map(|clusters| clusters.nodes().of_row().len())),
+            ("ids", self.ids.as_ref().map(|ids| ids.len())),
+        ];
+        for (what, count) in counts {
+            if let Some(count) = count.filter(|&count| count != nodes) {
+                return Err(Error::data(format!("{what} are of {count} nodes, but there are {nodes}")));
+            }
+        }
+        if let Some(row) = self.scored.iter().flat_map(|rows| rows.iter()).find(|&&row| row as usize >= nodes) {
+            return Err(Error::data(format!("row {row} has a target, but there are only {nodes} nodes")));
+        }
         if let Some(spectrum) = &self.spectrum {
             let Spectrum { frequencies, vectors, values, counts } = spectrum;
             let graphs = self.num_graphs();
@@ -180,6 +203,10 @@ impl Batch {
     /// Stacks batches. All must have the same parts, with rows of the same width; where some hold whole
     /// numbers and some real ones, all become real.
     pub fn merge(batches: &[&Batch]) -> Result<Batch> {
+        if let [batch] = batches {
+            batch.check()?;
+            return Ok((*batch).clone());
+        }
         let mut edges = Edges::default();
         let mut offset = 0u32;
         for batch in batches {
@@ -189,6 +216,13 @@ impl Batch {
             edges.targets.extend(moved(&batch.edges.targets));
             let next = u32::try_from(batch.num_nodes()).ok().and_then(|n| offset.checked_add(n));
             offset = next.filter(|&next| next <= MOST_ROWS as u32).ok_or_else(too_large)?;
+        }
+        let one_graph = |batch: &&Batch| {
+            let Batch { features, clusters, ids, scored, .. } = batch;
+            features.is_some() || clusters.is_some() || ids.is_some() || scored.is_some()
+        };
+        if batches.iter().any(one_graph) {
+            return Err(Error::data("batches of one large graph cannot be stacked; use them one by one"));
         }
         let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
         let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;
@@ -207,6 +241,7 @@ impl Batch {
             codes: codes.map(|codes| Codes::merge(&codes)),
             targets: targets.map(|targets| append(&targets)),
             settled: Settled::default(),
+            ..Batch::default()
         })
     }
 }

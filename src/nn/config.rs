@@ -73,6 +73,13 @@ pub struct ModelConfig {
     /// Message passing beside the attention.
     #[serde(default)]
     pub local: Local,
+    /// The branch of message passing beside the global one (`goat`, `sgformer`), or the whole network (`gcn`, `sage`,
+    /// `gat`, `mlp`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub branch: BranchConfig,
+    /// Attention from nodes to clusters (`goat`, `sgformer`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clusters: ClusterConfig,
     /// Whether GT divides attention output by √(1 + degree).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degree_scale: Option<bool>,
@@ -96,6 +103,10 @@ fn two() -> usize {
     2
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Form of the distance bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -107,6 +118,12 @@ pub enum BiasKind {
     /// Tables, a linear map with ReLU, linear maps.
     #[default]
     Mlp,
+    /// For clusters: in every layer a table and a linear map to one number, the same for all heads (the released code
+    /// for graphs of medium size).
+    Scalar,
+    /// For clusters: in every layer a factor for the distance, the same for all heads (the released code for large
+    /// graphs).
+    Slope,
 }
 
 /// How the levels of the bias are put together.
@@ -302,6 +319,126 @@ pub enum Local {
     },
 }
 
+/// The branch of message passing beside a global one. Layers are joined by normalisation, ReLU and dropout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BranchConfig {
+    /// Number of layers.
+    pub layers: usize,
+    /// Width between layers; `dim` of the model if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dim: Option<usize>,
+    /// What comes before ReLU.
+    pub norm: Norm,
+    /// Whether a linear map comes first; normalisation, ReLU and dropout then come before every layer and after the
+    /// last (the released code for ogbn-products).
+    pub stem: bool,
+    /// How both branches become one.
+    pub mix: Mix,
+}
+
+impl Default for BranchConfig {
+    fn default() -> Self {
+        BranchConfig { layers: 2, dim: None, norm: Norm::None, stem: false, mix: Mix::Sum }
+    }
+}
+
+/// What normalises states between layers of message passing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Norm {
+    /// Nothing.
+    #[default]
+    None,
+    /// BatchNorm.
+    Batch,
+    /// LayerNorm.
+    Layer,
+}
+
+/// How a local and a global branch become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mix {
+    /// States are added up, then mapped to predictions.
+    #[default]
+    Sum,
+    /// Each is mapped to predictions of its own, which are averaged.
+    Average,
+    /// States side by side are mapped to predictions.
+    Concat,
+}
+
+/// Attention from nodes to clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterConfig {
+    /// How nodes become clusters.
+    pub projection: Projection,
+    /// The level of the hierarchy whose clusters are attended to.
+    pub level: usize,
+    /// How many clusters, where they are learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// Whether the logarithm of a cluster's size is added to its score.
+    pub size_prior: bool,
+    /// What a cluster's state is of those of its nodes.
+    pub pooling: Pooling,
+    /// What goes into the first layer.
+    pub input: GlobalInput,
+    /// Whether a feed-forward network follows the attention in each layer.
+    pub feed_forward: bool,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        ClusterConfig {
+            projection: Projection::Coarsening,
+            level: 1,
+            count: None,
+            size_prior: true,
+            pooling: Pooling::Mean,
+            input: GlobalInput::Network,
+            feed_forward: true,
+        }
+    }
+}
+
+/// How nodes become clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Projection {
+    /// By coarsening the graph: the only one that has distances.
+    #[default]
+    Coarsening,
+    /// By the nearest of a few states, which follow the nodes (Kong et al. 2023: GOAT as it was).
+    Codebook,
+    /// By a learned matrix (Wang et al. 2020: Linformer).
+    Linformer,
+}
+
+/// What a cluster's state is of those of its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pooling {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// Their sum, divided by the root of their number (the paper's formula).
+    Sqrt,
+}
+
+/// What goes into the first layer of attention to clusters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GlobalInput {
+    /// Features through a linear map, BatchNorm, ReLU, dropout and a linear map.
+    #[default]
+    Network,
+    /// Features as they are.
+    Features,
+}
+
 /// How node states become a graph state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -366,6 +503,9 @@ impl ModelConfig {
             ("levels + 1", self.levels.saturating_add(1), 64),
             ("encoding", length, WIDE),
             ("head", maps, 64),
+            ("branch.layers", self.branch.layers, 1 << 12),
+            ("branch.dim", self.branch.dim.unwrap_or(1), WIDE),
+            ("clusters.count", self.clusters.count.unwrap_or(1), MANY),
         ];
         let counts = nodes.iter().map(|&count| ("node", count, MANY));
         let counts = counts.chain(arcs.iter().map(|&count| ("edge", count, MANY)));

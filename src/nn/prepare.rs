@@ -1,6 +1,6 @@
 //! From a sample of a data set to what a model reads.
 
-use super::batch::{Batch, Settled, Spectrum};
+use super::batch::{Batch, Spectrum};
 use super::config::{EdgeInput, Encoding, ModelConfig, NodeInput};
 use crate::data::{Matrix, Sample, Values};
 use crate::distance::Codes;
@@ -63,7 +63,7 @@ pub fn prepare(
         spectrum,
         codes,
         targets: sample.y.clone(),
-        settled: Settled::default(),
+        ..Batch::default()
     };
     super::encoder::check(&batch, config)?;
     Ok(batch)

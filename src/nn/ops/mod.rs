@@ -6,6 +6,7 @@
 //! tests hold both together. No other file touches burn's backends.
 
 pub mod attention;
+pub mod features;
 pub mod norm;
 pub mod rows;
 pub mod softplus;

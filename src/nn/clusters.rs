@@ -1,0 +1,90 @@
+//! Clusters that nodes attend to, and how far apart these are.
+
+use std::sync::Arc;
+
+use super::ops::rows::Groups;
+use crate::distance::{Codes, HighLevel};
+
+/// Nodes by cluster, and a code for the distances between any two clusters. A cluster may have no node, as happens when
+/// a batch has only some nodes of a graph.
+#[derive(Clone, Debug)]
+pub struct Clusters {
+    nodes: Arc<Groups>,
+    codes: Option<Codes>,
+}
+
+impl Clusters {
+    /// `count` clusters by the cluster of every node; `codes` of all pairs of clusters, row by row, where there are
+    /// distances.
+    ///
+    /// # Panics
+    /// If a cluster is not below `count`, or there is not one code for each pair.
+    pub fn new(cluster_of: Vec<u32>, count: usize, codes: Option<Codes>) -> Clusters {
+        let complete = codes.as_ref().is_none_or(|codes| codes.len() == count * count);
+        assert!(complete, "a code for each pair of clusters");
+        Clusters { nodes: Groups::new(cluster_of, count), codes }
+    }
+
+    /// The clusters of high-level distances, with these.
+    pub fn of(distances: &HighLevel, levels: usize) -> Clusters {
+        let count = distances.num_clusters();
+        let tables: Vec<&[u8]> =
+            (distances.level()..=levels).map(|level| distances.table(level)).collect();
+        let tuples: Vec<u8> =
+            (0..count * count).flat_map(|pair| tables.iter().map(move |table| table[pair])).collect();
+        let codes = Codes::from_tuples(&tuples, tables.len());
+        Clusters::new(distances.cluster_of().to_vec(), count, Some(codes))
+    }
+
+    /// The same clusters and distances for the nodes that `cluster_of` is about.
+    ///
+    /// # Panics
+    /// If a cluster is not below the number of clusters.
+    pub fn with_nodes(&self, cluster_of: Vec<u32>) -> Clusters {
+        Clusters { nodes: Groups::new(cluster_of, self.len()), codes: self.codes.clone() }
+    }
+
+    /// Number of clusters.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no cluster.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Nodes by cluster.
+    pub fn nodes(&self) -> &Arc<Groups> {
+        &self.nodes
+    }
+
+    /// The code of each pair of clusters, row by row.
+    pub fn codes(&self) -> Option<&Codes> {
+        self.codes.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::MaxDistance;
+    use crate::{Graph, Hierarchy, MemoryLimit, Partition};
+
+    #[test]
+    fn codes_stand_for_the_distances_of_all_levels() {
+        let pairs: Vec<(u32, u32)> = (0..7).map(|node| (node, node + 1)).collect();
+        let (path, _) = Graph::from_pairs(8, &pairs).unwrap();
+        let fine = Partition::new(vec![0, 0, 1, 1, 2, 2, 3, 3]).unwrap();
+        let coarse = Partition::new(vec![0, 0, 1, 1]).unwrap();
+        let hierarchy = Hierarchy::from_partitions(&path, vec![fine, coarse]).unwrap();
+        let clip = MaxDistance::default();
+        let distances = HighLevel::new(&path, &hierarchy, 1, &clip, MemoryLimit::NONE).unwrap();
+        let clusters = Clusters::of(&distances, 2);
+        let codes = clusters.codes().unwrap();
+        let tuple = |a: usize, b: usize| codes.codebook().row(codes.get(a * 4 + b));
+        assert_eq!((tuple(0, 3), tuple(0, 1), tuple(2, 2)), (&[3, 1][..], &[1, 0][..], &[0, 0][..]));
+        let some = clusters.with_nodes(vec![3, 3]);
+        assert_eq!((some.len(), some.nodes().rows(3), some.nodes().rows(0)), (4, &[0, 1][..], &[][..]));
+    }
+}
