@@ -103,17 +103,8 @@ impl NodeGraph {
             Values::Float(values) => Values::Float(rows.by_row(values, width)),
         };
         (set.features, set.edges, set.edge_attr) = (Features::None, Edges::default(), None);
-        let mut graph = NodeGraph {
-            rows,
-            arcs,
-            features,
-            clusters,
-            targets,
-            width,
-            whole: None,
-            set,
-            split,
-        };
+        let mut graph =
+            NodeGraph { rows, arcs, features, clusters, targets, width, whole: None, set, split };
         let TrainConfig { batch_size, eval_batch_size, .. } = config.train;
         if batch_size.is_none() || eval_batch_size.is_none() {
             let mut whole = Batch {
@@ -181,10 +172,8 @@ impl NodeGraph {
     /// # Errors
     /// If there is no split for it, or a part of it has no node whose target is known.
     pub fn of_seed(&self, seed: u64) -> Result<NodeExamples<'_>> {
-        let split = self
-            .set
-            .split_of_seed(&self.split, seed)
-            .map_err(|e| e.context("key `data.split`"))?;
+        let split =
+            self.set.split_of_seed(&self.split, seed).map_err(|e| e.context("key `data.split`"))?;
         NodeExamples::new(self, &split)
     }
 }
@@ -228,6 +217,14 @@ fn clusters(
     Ok(Clusters::of(&distances, levels))
 }
 
+/// Features that a model gets of a node.
+pub fn width(set: &NodeSet) -> usize {
+    match (&set.features, &set.edge_attr) {
+        (Features::None, Some(arcs)) => arcs.width,
+        (features, _) => features.width(),
+    }
+}
+
 /// Features in the order of nodes.
 fn features(set: &NodeSet) -> Result<FeatureRows> {
     match &set.features {
@@ -236,9 +233,10 @@ fn features(set: &NodeSet) -> Result<FeatureRows> {
             Ok(FeatureRows::dense(matrix.width, matrix.values.to_floats()))
         }
         _ => {
-            let matrix = set.edge_attr.as_ref().filter(|matrix| matrix.width > 0).ok_or_else(|| {
-                Error::data("neither nodes nor arcs have features, and a model needs some")
-            })?;
+            let matrix =
+                set.edge_attr.as_ref().filter(|matrix| matrix.width > 0).ok_or_else(|| {
+                    Error::data("neither nodes nor arcs have features, and a model needs some")
+                })?;
             let values = matrix.values.to_floats();
             Ok(FeatureRows::dense(matrix.width, of_arcs(&set.edges, &values, set.num_nodes())))
         }
