@@ -115,9 +115,9 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "model.clusters",
-        r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true }"#,
+        r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true, extra_map = true, nodes }"#,
         "means of the clusters of level 1",
-        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned",
+        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned, `nodes` for linformer",
     ),
     key(
         "model.degree_scale",

@@ -388,6 +388,11 @@ pub struct ClusterConfig {
     pub input: GlobalInput,
     /// Whether a feed-forward network follows the attention in each layer.
     pub feed_forward: bool,
+    /// Whether queries are mapped twice, as the released code does.
+    pub extra_map: bool,
+    /// Nodes of the graph, for a learned matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
 }
 
 impl Default for ClusterConfig {
@@ -400,6 +405,8 @@ impl Default for ClusterConfig {
             pooling: Pooling::Mean,
             input: GlobalInput::Network,
             feed_forward: true,
+            extra_map: true,
+            nodes: None,
         }
     }
 }
@@ -506,6 +513,7 @@ impl ModelConfig {
             ("branch.layers", self.branch.layers, 1 << 12),
             ("branch.dim", self.branch.dim.unwrap_or(1), WIDE),
             ("clusters.count", self.clusters.count.unwrap_or(1), MANY),
+            ("clusters.nodes", self.clusters.nodes.unwrap_or(1), 1 << 31),
         ];
         let counts = nodes.iter().map(|&count| ("node", count, MANY));
         let counts = counts.chain(arcs.iter().map(|&count| ("edge", count, MANY)));
