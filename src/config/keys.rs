@@ -109,7 +109,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "model.branch",
-        r#"{ layers = 2, dim, norm = "none" | "batch" | "layer", stem = false, mix = "sum" | "average" | "concat" }"#,
+        r#"{ layers = 2, dim, norm = "none" | "batch" | "layer", stem = false, mix = "sum" | "average" | "concat", weight, initial = false }"#,
         "two layers without norms, added",
         "the branch of message passing of node models, of the kind that `local` says",
     ),

@@ -108,6 +108,14 @@ impl Branch {
     }
 }
 
+/// The sum of a global and a local branch, or their mean by the weight of the latter.
+pub(super) fn added(global: Tensor<2>, local: Tensor<2>, weight: Option<f64>) -> Tensor<2> {
+    match weight {
+        Some(weight) => global * (1.0 - weight) + local * weight,
+        None => global + local,
+    }
+}
+
 impl Layer {
     fn new(
         mut scope: Scope,

@@ -17,7 +17,7 @@ use burn::tensor::Tensor;
 
 use super::batch::{Batch, Structure};
 use super::bias::Bias;
-use super::branch::Branch;
+use super::branch::{Branch, added};
 use super::clusters::Clusters;
 use super::codebook::Codebook;
 use super::config::{
@@ -50,6 +50,7 @@ pub struct Goat {
     local: Option<Branch>,
     out: Linear,
     mix: Mix,
+    weight: Option<f64>,
 }
 
 /// `fc_in1`, `norm_in`, `fc_in2`.
@@ -119,7 +120,8 @@ impl Goat {
             .then(|| Branch::new(scope, config, &config.local, [inputs, local_width]))
             .transpose()?;
         let out = Linear::new(scope.at("out"), out_width, outputs);
-        Ok(Goat { node: config.node.clone(), input, bias, layers, local, out, mix })
+        let (node, weight) = (config.node.clone(), config.branch.weight);
+        Ok(Goat { node, input, bias, layers, local, out, mix, weight })
     }
 }
 
@@ -143,7 +145,7 @@ impl Backbone for Goat {
             pass.record(|| "encoder.h".into(), z);
         }
         let bias = match (&self.bias, self.attends_to_clusters()) {
-            (Some(bias), true) => Some(bias.of_codebook(pass, codes(batch)?)?),
+            (Some(bias), true) => Some(bias.of_codebook(pass, codebook_of(batch)?)?),
             _ => None,
         };
         for (number, layer) in self.layers.iter().enumerate() {
@@ -181,7 +183,7 @@ impl Goat {
         let local = local.forward(pass, structure, features);
         pass.record(|| "local.h".into(), &local);
         match self.mix {
-            Mix::Sum => self.out.of_many(pass, z + local),
+            Mix::Sum => self.out.of_many(pass, added(z, local, self.weight)),
             Mix::Average => (self.out.of_many(pass, z) + local) * 0.5,
             Mix::Concat => self.out.of_many(pass, Tensor::cat(vec![z, local], 1)),
         }
@@ -218,7 +220,7 @@ pub(super) fn width(config: &ModelConfig) -> Result<usize> {
 }
 
 /// The distances of a batch's clusters.
-fn codes(batch: &Batch) -> Result<&distance::Codebook> {
+pub(super) fn codebook_of(batch: &Batch) -> Result<&distance::Codebook> {
     let codes = batch.clusters.as_ref().and_then(|clusters| clusters.codes());
     codes.map(distance::Codes::codebook).ok_or_else(|| {
         Error::data(
@@ -265,7 +267,8 @@ enum LayerProjection {
 impl ClusterAttention {
     /// The part of the bias that all layers share.
     pub(super) fn shared_bias(scope: &mut Scope, config: &ModelConfig) -> Result<Option<Bias>> {
-        let ClusterConfig { projection, level, .. } = config.clusters;
+        let ClusterConfig { level, .. } = config.clusters;
+        let projection = config.clusters.projection();
         let shared = matches!(config.bias, BiasKind::Linear | BiasKind::Mlp);
         if config.bias == BiasKind::None || projection != Projection::Coarsening {
             return Ok(None);
@@ -292,7 +295,7 @@ impl ClusterAttention {
                 Error::config("`clusters.count` must say how many clusters are learned; add it")
             })
         };
-        let projection = match clusters.projection {
+        let projection = match clusters.projection() {
             Projection::Coarsening => LayerProjection::Coarsening,
             Projection::Codebook => {
                 LayerProjection::Codebook(Codebook::new(scope.at("codebook"), count()?, from))
@@ -309,7 +312,7 @@ impl ClusterAttention {
             }
         };
         let levels = config.levels + 1 - clusters.level.min(config.levels + 1);
-        let bias = match (config.bias, shared, clusters.projection) {
+        let bias = match (config.bias, shared, clusters.projection()) {
             (_, Some(shared), _) => LayerBias::Shared(shared.layer(scope, heads)),
             (BiasKind::Scalar, _, Projection::Coarsening) if levels == 1 => {
                 let clip = config.max_distance.per_level(config.levels)?.at(clusters.level);

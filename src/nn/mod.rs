@@ -61,6 +61,7 @@ mod ops;
 mod parameters;
 mod pass;
 mod prepare;
+pub mod sgformer;
 mod states;
 
 pub use attention::MultiHead;
@@ -118,7 +119,7 @@ pub struct BackboneEntry {
 
 /// Every backbone.
 pub const ALL: &[BackboneEntry] =
-    &[gps::ENTRY, gt::ENTRY, goat::ENTRY, gnn::GCN, gnn::SAGE, gnn::GAT, gnn::MLP];
+    &[gps::ENTRY, gt::ENTRY, goat::ENTRY, gnn::GCN, gnn::SAGE, gnn::GAT, gnn::MLP, sgformer::ENTRY];
 
 /// The backbone called `name`.
 ///
