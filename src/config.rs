@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::nodes::Own;
 use crate::data::sets::Task;
 use crate::error::did_you_mean;
 use crate::nn::ModelConfig;
@@ -62,6 +63,35 @@ pub struct DataConfig {
     /// What is to be predicted, for a set of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
+    /// The files of a graph of one's own with targets on its nodes, in `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Own>,
+    /// Which split of the nodes of one graph, `{seed}` for the seed; that of the paper if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Whether messages pass along arcs in their own direction only; as the set has it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directed: Option<bool>,
+    /// Whether features of a node are divided by their sum.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub normalise: bool,
+    /// The class of nodes of unknown class, which are left out if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_class: Option<u32>,
+}
+
+impl DataConfig {
+    /// A key that is about the nodes of one graph, if there is one.
+    pub fn node_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("nodes", self.nodes.is_some()),
+            ("split", self.split.is_some()),
+            ("directed", self.directed.is_some()),
+            ("normalise", self.normalise),
+            ("unknown_class", self.unknown_class.is_some()),
+        ];
+        keys.iter().find(|(_, is_given)| *is_given).map(|(key, _)| *key)
+    }
 }
 
 /// How graphs are coarsened; the number of levels is that of the model.
@@ -84,8 +114,15 @@ impl Default for HierarchyConfig {
 pub struct TrainConfig {
     /// Passes over the training graphs.
     pub epochs: u64,
-    /// Graphs per step.
-    pub batch_size: usize,
+    /// Graphs per step, or nodes of one graph; all its nodes if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<usize>,
+    /// Nodes of one graph that are evaluated together; all if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_batch_size: Option<usize>,
+    /// Epochs from one validation to the next.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub eval_every: u64,
     /// What is made small.
     pub loss: Loss,
     /// What is reported, and chooses the best epoch on the validation graphs.
@@ -109,8 +146,34 @@ pub struct TrainConfig {
     pub shortened_from: Option<u64>,
 }
 
+impl TrainConfig {
+    /// Graphs per step.
+    ///
+    /// # Errors
+    /// If the key is missing, as it may for one graph.
+    pub fn graphs_per_step(&self) -> Result<usize> {
+        self.batch_size.ok_or_else(|| {
+            Error::config("key `train.batch_size` is missing; say how many graphs are in a step")
+        })
+    }
+}
+
 fn yes() -> bool {
     true
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_one(value: &u64) -> bool {
+    *value == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -270,7 +333,13 @@ impl Config {
             .map_err(|e| e.context("key `hierarchy.coarsener`"))?;
         self.train.optimizer.check().map_err(|e| e.context("key `train.optimizer`"))?;
         let train = &self.train;
-        for (key, value) in [("epochs", train.epochs), ("batch_size", train.batch_size as u64)] {
+        let size = |size: Option<usize>| size.map_or(1, |size| size as u64);
+        for (key, value) in [
+            ("epochs", train.epochs),
+            ("batch_size", size(train.batch_size)),
+            ("eval_batch_size", size(train.eval_batch_size)),
+            ("eval_every", train.eval_every),
+        ] {
             if !(1..=1 << 32).contains(&value) {
                 return Err(Error::config(format!(
                     "key `train.{key}` is {value}; it must lie between 1 and {}",

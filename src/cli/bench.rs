@@ -16,18 +16,19 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::examples::{Loaded, prepare_part};
 use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
-use super::train::{load, prepare_part};
 use super::usage;
-use crate::config::{Config, TrainConfig};
+use crate::config::Config;
 use crate::memory::human;
 use crate::monitor::{Monitor as _, check};
 use crate::nn::fused::{Team, profile};
 use crate::nn::{Batch, Model};
 use crate::rng::Seed;
-use crate::train::run::{At, Step, ahead, order, step};
-use crate::train::{Optimizer, fit};
+use crate::train::Optimizer;
+use crate::train::examples::{Goal, ahead, merge, order};
+use crate::train::run::{At, Step, step};
 use crate::{Error, MemoryLimit, Result};
 use operations::Rows;
 
@@ -96,7 +97,8 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let seed = Seed(options.seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
-    let batches = first_batches(examples.len(), settings, seed, needed);
+    let size = settings.graphs_per_step()?;
+    let batches = first_batches(examples.len(), size, seed, needed);
     if let Some(path) = &options.dump {
         let merge = |numbers: &Vec<usize>| {
             Batch::merge(&numbers.iter().map(|&number| &examples[number]).collect::<Vec<_>>())
@@ -107,7 +109,7 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
 
     let reading = usage::now().peak_rss_bytes;
     let apart = usage::forget_peak();
-    let per_epoch = examples.len().div_ceil(settings.batch_size) as u64;
+    let per_epoch = examples.len().div_ceil(size) as u64;
     let team = Arc::new(Team::current()?);
     let progress = Progress::new((warmup + measured) as u64, "steps", output);
     if warmup == 0 {
@@ -116,15 +118,16 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let mut found: Vec<Measured> = Vec::new();
     let mut before = usage::now();
     let mut clock = Instant::now();
-    let chosen = batches[..warmup + measured].iter().map(Vec::as_slice);
     let fused = settings.fused && model.backbone.is_fused();
-    ahead(&examples, fused, chosen, |batch| {
+    let chosen = batches[..warmup + measured].iter();
+    ahead(chosen.map(|numbers| merge(&examples, numbers, fused)), |batch| {
         let waited = clock.elapsed();
         check(&progress)?;
         let number = found.len() as u64;
         let rate = settings.schedule.rate(settings.epochs, per_epoch, number / per_epoch, number);
         let at = At { seed, step: number, rate, limit };
-        let step = step(settings, &mut model, &mut optimizer, &batch, &at, &team)?;
+        let goal = Goal::of(&batch)?;
+        let step = step(settings, &mut model, &mut optimizer, (&batch, &goal), &at, &team)?;
         if !step.loss.is_finite() || !step.norm.is_finite() {
             return Err(Error::data(format!(
                 "the loss is {} and the gradient's length {} in step {number}; lower `train.schedule.rate`",
@@ -174,9 +177,15 @@ fn examples(
         true => e.context(options.config.display().to_string()),
         false => e,
     };
-    let mut splits = load(config, limit).map_err(named)?;
-    fit::check(config, splits.task, limit).map_err(named)?;
-    let needed = steps.saturating_mul(config.train.batch_size);
+    let set = Loaded::read(config, limit).map_err(named)?;
+    set.check(config, limit).map_err(named)?;
+    let Loaded::Graphs(mut splits) = set else {
+        return Err(named(Error::config(format!(
+            "`hdse bench step` measures sets of graphs, but {} is one graph; take another experiment",
+            config.data.set
+        ))));
+    };
+    let needed = steps.saturating_mul(config.train.graphs_per_step()?);
     splits.train.truncate(options.graphs.map_or(needed, |graphs| graphs as usize));
     let progress = Progress::new(splits.train.len() as u64, "graphs", output);
     let examples = prepare_part(config, "train", &splits.train, 0, limit, &progress)?;
@@ -189,13 +198,13 @@ fn examples(
 /// The graphs of the first batches of a run, epoch after epoch.
 fn first_batches(
     graphs: usize,
-    settings: &TrainConfig,
+    size: usize,
     seed: Seed,
     count: usize,
 ) -> Vec<Vec<usize>> {
     let of_epoch = |epoch| {
         let order = order(graphs, seed, epoch);
-        order.chunks(settings.batch_size).map(<[usize]>::to_vec).collect::<Vec<_>>()
+        order.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>()
     };
     (0..).flat_map(of_epoch).take(count).collect()
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde_json::json;
 
+use super::examples::Loaded;
 use super::output::{Output, object};
 use super::progress::Progress;
-use super::train::{DataRecord, load, moments, open, prepare, trained};
+use super::train::{moments, open, trained};
 use crate::nn::fused::Team;
+use crate::train::examples::Part;
 use crate::train::run::{Setting, evaluate};
 use crate::{MemoryLimit, Result};
 
@@ -31,14 +33,15 @@ enum Split {
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = open(&options.run)?;
-    let splits = load(&config, limit)?;
-    DataRecord { hash: splits.hash.clone(), label: None }.check(&directory)?;
-    let examples = prepare(&config, &splits, limit, output)?;
-    let hash = super::train::hash(&config, &splits.hash)?;
+    let set = Loaded::read(&config, limit)?;
+    let record = set.record();
+    record.check(&directory)?;
+    let examples = set.prepare(&config, limit, output)?;
+    let hash = super::train::hash(&config, &record.hash)?;
     let part = match options.split {
-        Split::Train => &examples.train,
-        Split::Val => &examples.val,
-        Split::Test => &examples.test,
+        Split::Train => Part::Train,
+        Split::Val => Part::Val,
+        Split::Test => Part::Test,
     };
     let progress = Progress::new(0, "evaluating", output);
     let team = Arc::new(Team::current()?);
@@ -53,7 +56,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             monitor: &progress,
             report: &mut |_| {},
         };
-        let found = evaluate(&config, &model, part, &setting)?;
+        let examples = examples.of_seed(seed)?;
+        let found = evaluate(&config, &model, examples.batches(), part, &setting)?;
         rows.push((seed, found));
     }
     drop(progress);
@@ -65,12 +69,12 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
                 .iter()
                 .map(|(seed, row)| json!({ "seed": seed, "loss": row.loss, "metric": row.metric }));
             let fields = [
-                ("split", json!(format!("{:?}", options.split).to_lowercase())),
+                ("split", json!(part.name())),
                 ("metric", json!(metric)),
                 ("rows", rows.collect()),
                 ("mean", json!(mean)),
                 ("deviation", json!(deviation)),
-                ("label", json!(splits.label)),
+                ("label", json!(record.label)),
             ];
             object(fields.into_iter().chain(output.resources()))
         },

@@ -16,6 +16,8 @@ mod estimate;
 #[cfg(feature = "train")]
 mod eval;
 #[cfg(feature = "train")]
+mod examples;
+#[cfg(feature = "train")]
 mod export;
 mod fetch;
 mod graph;
@@ -93,7 +95,7 @@ enum Verb {
     /// Evaluate a trained model on a part of its set
     #[cfg(feature = "train")]
     Eval(eval::Options),
-    /// Predict targets of new graphs with a trained model
+    /// Predict targets of new graphs, or of all nodes of one graph, with a trained model
     #[cfg(feature = "train")]
     Predict(predict::Options),
     /// Write a trained model as safetensors, with its configuration and a card

@@ -1,31 +1,35 @@
-//! `hdse predict`: what a trained model says of new graphs.
+//! `hdse predict`: what a trained model says of new graphs, or of all nodes of the graph that it was trained on.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+mod table;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 
+use super::examples::Loaded;
 use super::input::refuse_same;
 use super::output::{Output, count, object};
 use super::progress::Progress;
 use super::train::{DataRecord, open, trained};
-use crate::data::{AtomicFile, ReadOptions, read};
+use crate::config::Config;
+use crate::data::{AtomicFile, ReadOptions, nodes, read};
+use crate::monitor::{Monitor as _, check};
 use crate::nn::config::Pool;
 use crate::nn::fused::Team;
-use crate::nn::{Batch, Pass, values};
+use crate::nn::{Batch, Model, Pass, values};
 use crate::train::Loss;
-use crate::train::examples::examples;
+use crate::train::examples::{Prepared, examples};
 use crate::{Error, MemoryLimit, Result};
+use table::{Column, Table};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// The folder of a finished run
     run: PathBuf,
-    /// Graphs with the features that the model reads
-    input: String,
-    /// The file to write: .jsonl with a line for every graph, .csv or .parquet with a row for every prediction
+    /// Graphs with the features that the model reads; left out for a model of the nodes of one graph
+    input: Option<String>,
+    /// The file to write: .jsonl with a line for every graph or node, .csv or .parquet with a row for every prediction
     #[arg(long, short, value_name = "OUT")]
     output: PathBuf,
     /// Which seed of the run; its first by default
@@ -39,81 +43,147 @@ pub(super) struct Options {
     force: bool,
 }
 
-/// Predictions of all graphs, row by row.
-struct Table {
-    /// Numbers of a row.
-    outputs: usize,
-    /// The graph of every row.
-    graphs: Vec<u32>,
-    /// Its node, where predictions are about nodes.
-    nodes: Option<Vec<u32>>,
-    /// All rows, one after another.
-    values: Vec<f32>,
-}
-
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = open(&options.run)?;
-    let write = writer(&options.output)?;
+    let write = table::writer(&options.output)?;
     if options.probabilities && config.train.loss == Loss::L1 {
         return Err(Error::config(
             "`--probabilities` is for classes and labels, but this model predicts numbers; leave it out",
         ));
     }
     let seed = options.seed.unwrap_or(seeds.first);
-    let hash = super::train::hash(&config, &DataRecord::read(&directory)?.hash)?;
-    let model = trained(&config, &hash, &directory, seed)?;
-    let read_options = ReadOptions { limit, ..ReadOptions::default() };
-    let samples = read(&options.input, &read_options)?.samples;
-    refuse_same(Path::new(&options.input), &options.output)?;
+    let record = DataRecord::read(&directory)?;
+    let model = trained(&config, &super::train::hash(&config, &record.hash)?, &directory, seed)?;
+    let is_nodes = config.data.nodes.is_some()
+        || config.data.task.is_none() && nodes::find(&config.data.set).is_some();
+    let (table, file, unit) = match (&options.input, is_nodes) {
+        (Some(input), false) => {
+            let (table, file) = graphs(options, input, &config, &model, limit, output)?;
+            (table, file, "graph")
+        }
+        (None, true) => {
+            let set = Loaded::read(&config, limit)?;
+            set.record().check(&directory)?;
+            let file = AtomicFile::create(&options.output, options.force)?;
+            let examples = set.prepare(&config, limit, output)?;
+            (of_nodes(options, &examples, &config, (&model, seed), limit, output)?, file, "node")
+        }
+        (None, false) => {
+            return Err(Error::config("which graphs? Name a file after the run, or a set"));
+        }
+        (Some(input), true) => {
+            return Err(Error::config(format!(
+                "`{input}`: this model is of the nodes of one graph, {}; leave it out",
+                config.data.set
+            )));
+        }
+    };
+    let (items, units) = (table.items as u64, if unit == "node" { "nodes" } else { "graphs" });
+    write(table, file)?;
+    let path = options.output.display().to_string();
+    output.result(
+        || {
+            let fields = [("output", json!(path)), (units, json!(items))];
+            object(fields.into_iter().chain(output.resources()))
+        },
+        || format!("wrote {path}: predictions of {}\n", count(items, unit)),
+    )
+}
+
+/// What is predicted of graphs in a file.
+fn graphs(
+    options: &Options,
+    input: &str,
+    config: &Config,
+    model: &Model,
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<(Table, AtomicFile)> {
+    let samples = read(input, &ReadOptions { limit, ..ReadOptions::default() })?.samples;
+    refuse_same(Path::new(input), &options.output)?;
     let file = AtomicFile::create(&options.output, options.force)?;
     let progress = Progress::new(samples.len() as u64, "graphs", output);
-    let examples = examples(&config, &samples, 0, limit, &progress)
-        .map_err(|e| if e.is_interrupted() { e } else { e.context(options.input.clone()) })?;
+    let examples = examples(config, &samples, 0, limit, &progress)
+        .map_err(|e| if e.is_interrupted() { e } else { e.context(input.to_string()) })?;
     drop(progress);
 
     let progress = Progress::new(examples.len() as u64, "graphs", output);
     let team = Arc::new(Team::current()?);
     let is_node = config.model.pool == Pool::None;
-    let mut table = Table {
-        outputs: config.model.outputs,
-        graphs: Vec::new(),
-        nodes: is_node.then(Vec::new),
-        values: Vec::new(),
-    };
-    for (number, chunk) in examples.chunks(config.train.batch_size).enumerate() {
-        crate::monitor::check(&progress)?;
+    let (mut graphs, mut nodes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let size = config.train.graphs_per_step()?;
+    for (number, chunk) in examples.chunks(size).enumerate() {
+        check(&progress)?;
         let batch = Batch { targets: None, ..Batch::merge(&chunk.iter().collect::<Vec<_>>())? };
         let pass = Pass::eval(&model.parameters).limited(limit).by(&team).fused(config.train.fused);
-        table.values.extend(values(model.backbone.forward(&pass, &batch)?));
-        for (i, &size) in batch.sizes.iter().enumerate() {
-            let graph = (number * config.train.batch_size + i) as u32;
-            let rows = if is_node { size as u32 } else { 1 };
-            table.graphs.extend((0..rows).map(|_| graph));
-            table.nodes.iter_mut().for_each(|nodes| nodes.extend(0..rows));
+        numbers.extend(values(model.backbone.forward(&pass, &batch)?));
+        for (i, &nodes_of) in batch.sizes.iter().enumerate() {
+            let rows = if is_node { nodes_of as u32 } else { 1 };
+            graphs.extend((0..rows).map(|_| (number * size + i) as u32));
+            nodes.extend(0..rows);
         }
-        crate::monitor::Monitor::advance(&progress, chunk.len() as u64);
+        progress.advance(chunk.len() as u64);
     }
+    let outputs = config.model.outputs;
     if options.probabilities {
-        probabilities(config.train.loss, &mut table);
+        probabilities(config.train.loss, outputs, &mut numbers);
     }
-    write(&table, file)?;
-    drop(progress);
-    let (path, graphs) = (options.output.display().to_string(), examples.len() as u64);
-    output.result(
-        || {
-            let fields = [("output", json!(path)), ("graphs", json!(graphs))];
-            object(fields.into_iter().chain(output.resources()))
-        },
-        || format!("wrote {path}: predictions of {}\n", count(graphs, "graph")),
-    )
+    let mut columns = vec![("graph".to_string(), Column::Whole(graphs))];
+    if is_node {
+        columns.push(("node".into(), Column::Whole(nodes)));
+    }
+    columns.extend(table::outputs(&numbers, outputs));
+    Ok((Table { items: examples.len(), is_nested: true, columns }, file))
+}
+
+/// What is predicted of the nodes of one graph: for every node its part, and class and score or all labels.
+fn of_nodes(
+    options: &Options,
+    examples: &Prepared,
+    config: &Config,
+    (model, seed): (&Model, u64),
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<Table> {
+    let Prepared::Nodes(graph) = examples else { return Err(Error::data("no graph with nodes")) };
+    let examples = graph.of_seed(seed)?;
+    let progress = Progress::new(0, "predicting", output);
+    let team = Arc::new(Team::current()?);
+    let pass = || {
+        check(&progress)?;
+        Ok(Pass::eval(&model.parameters).limited(limit).by(&team).fused(config.train.fused))
+    };
+    let mut numbers = examples.predict(&config.train, &*model.backbone, pass)?;
+    let outputs = config.model.outputs;
+    if options.probabilities {
+        probabilities(config.train.loss, outputs, &mut numbers);
+    }
+    let parts = examples.parts();
+    let names = parts.iter().map(|part| part.map_or("", |part| part.name())).collect();
+    let mut columns = vec![
+        ("node".to_string(), Column::Whole((0..parts.len() as u32).collect())),
+        ("part".into(), Column::Word(names)),
+    ];
+    match config.train.loss {
+        Loss::CrossEntropy | Loss::WeightedCrossEntropy => {
+            let best = |row: &[f32]| (1..row.len()).fold(0, |b, i| if row[i] > row[b] { i } else { b });
+            let rows = || numbers.chunks_exact(outputs);
+            let classes = rows().map(|row| best(row) as u32).collect();
+            let scores = rows().map(|row| row[best(row)]).collect();
+            columns.push(("class".into(), Column::Whole(classes)));
+            columns.push(("score".into(), Column::Real(scores)));
+        }
+        _ => columns.extend(table::outputs(&numbers, outputs)),
+    }
+    Ok(Table { items: parts.len(), is_nested: false, columns })
 }
 
 /// Softmax of the rows of classes, the logistic function of labels.
-fn probabilities(loss: Loss, table: &mut Table) {
+fn probabilities(loss: Loss, outputs: usize, numbers: &mut [f32]) {
     match loss {
         Loss::L1 => {}
         Loss::CrossEntropy | Loss::WeightedCrossEntropy => {
-            for row in table.values.chunks_exact_mut(table.outputs) {
+            for row in numbers.chunks_exact_mut(outputs) {
                 let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 row.iter_mut().for_each(|value| *value = (*value - largest).exp());
                 let sum: f32 = row.iter().sum();
@@ -121,70 +191,7 @@ fn probabilities(loss: Loss, table: &mut Table) {
             }
         }
         Loss::BinaryCrossEntropy | Loss::WeightedBinaryCrossEntropy => {
-            table.values.iter_mut().for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
+            numbers.iter_mut().for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
         }
     }
-}
-
-/// How to write a file of that name.
-fn writer(path: &Path) -> Result<fn(&Table, AtomicFile) -> Result<()>> {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    match ending.as_deref() {
-        None | Some("jsonl") => Ok(|table, file| write_text(&json_lines(table), file)),
-        Some("csv") => Ok(|table, file| write_text(&csv(table), file)),
-        #[cfg(feature = "parquet")]
-        Some("parquet") => Ok(parquet),
-        Some(other) => {
-            let ends = if cfg!(feature = "parquet") { ", .csv or .parquet" } else { " or .csv" };
-            Err(Error::config(format!(
-                "`{}`: predictions are not written as .{other}; end it in .jsonl{ends}",
-                path.display()
-            )))
-        }
-    }
-}
-
-fn write_text(text: &str, mut file: AtomicFile) -> Result<()> {
-    file.write_all(text.as_bytes()).map_err(|e| Error::io("cannot write", file.path(), e))?;
-    file.commit()
-}
-
-/// A line for every graph, with one row of numbers, or as many as it has nodes.
-fn json_lines(table: &Table) -> String {
-    let mut text = String::new();
-    let mut rows = table.values.chunks_exact(table.outputs);
-    for graph in table.graphs.chunk_by(|a, b| a == b) {
-        let predictions: Vec<&[f32]> = rows.by_ref().take(graph.len()).collect();
-        let line = match table.nodes {
-            Some(_) => json!({ "graph": graph[0], "predictions": predictions }),
-            None => json!({ "graph": graph[0], "prediction": predictions[0] }),
-        };
-        let _ = writeln!(text, "{line}");
-    }
-    text
-}
-
-fn csv(table: &Table) -> String {
-    let node = if table.nodes.is_some() { ",node" } else { "" };
-    let mut text = format!("graph{node}");
-    (0..table.outputs).for_each(|i| text += &format!(",output_{i}"));
-    for (row, values) in table.values.chunks_exact(table.outputs).enumerate() {
-        let _ = write!(text, "\n{}", table.graphs[row]);
-        table.nodes.iter().for_each(|nodes| text += &format!(",{}", nodes[row]));
-        values.iter().for_each(|value| text += &format!(",{value}"));
-    }
-    text + "\n"
-}
-
-#[cfg(feature = "parquet")]
-fn parquet(table: &Table, file: AtomicFile) -> Result<()> {
-    use arrow_array::{ArrayRef, Float32Array, UInt32Array};
-    let whole = |values: &Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(values.clone())) };
-    let mut columns = vec![("graph".to_string(), whole(&table.graphs))];
-    columns.extend(table.nodes.iter().map(|nodes| ("node".into(), whole(nodes))));
-    for i in 0..table.outputs {
-        let column = table.values.iter().skip(i).step_by(table.outputs).copied();
-        columns.push((format!("output_{i}"), Arc::new(Float32Array::from_iter_values(column))));
-    }
-    crate::data::write_table(columns, file)
 }

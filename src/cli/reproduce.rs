@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde_json::json;
 
+use super::examples::{Loaded, rehearse};
 use super::input::NameParser;
 use super::output::{Output, count, object, thousands};
 use super::progress::{self, Progress};
 use super::runtime;
-use super::train::{DataRecord, Run, Seeds, create, hash, load, moments, open, prepare};
+use super::train::{DataRecord, Run, Seeds, create, hash, moments, open};
 use crate::config::Config;
 use crate::data::AtomicFile;
 use crate::experiments::{self, Experiment, Row};
 use crate::nn::fused::Team;
 use crate::train::directory::{Outcome, write_json, write_text};
-use crate::train::run::rehearse;
 use crate::{Error, MemoryLimit, Result};
 
 #[derive(clap::Args)]
@@ -81,10 +81,11 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         if let Some(epochs) = options.epochs {
             config = config.shortened(epochs);
         }
-        let splits = load(&config, limit)?;
-        let examples = prepare(&config, &splits, limit, output)?;
-        rehearse(&config, &examples, limit)?;
-        let data = DataRecord { hash: splits.hash, label: splits.label };
+        let set = Loaded::read(&config, limit)?;
+        set.check(&config, limit)?;
+        let data = set.record();
+        let examples = set.prepare(&config, limit, output)?;
+        rehearse(&config, &examples, 0..seeds, limit)?;
         let directory = folder.join(row.id);
         settle(&directory, &config, seeds, &data)?;
         let hash = hash(&config, &data.hash)?;
@@ -101,7 +102,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     }
 
     progress::allow_to_finish();
-    let steps: u64 = runs.iter().map(Run::steps).sum();
+    let steps: u64 = runs.iter().map(Run::steps).sum::<Result<u64>>()?;
     let progress = Progress::new(steps * seeds, "steps", output);
     // Seeds of a row last: rows that differ in speed are shared out evenly.
     let jobs: Vec<(usize, u64)> =
@@ -111,8 +112,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         let name = rows[number].name;
         let metric = run.config.train.metric.name();
         let outcome = run.seed(seed, limit, &progress, output, &|line| {
-            if output.verbose {
-                let text = format!("epoch {}, val {metric} {:.4}", line.epoch, line.val_metric);
+            if let (true, Some(val)) = (output.verbose, line.val_metric) {
+                let text = format!("epoch {}, val {metric} {val:.4}", line.epoch);
                 progress.line(&format!("{name}, seed {seed}: {text}"), output);
             }
         })?;

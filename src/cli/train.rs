@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::examples::{Loaded, place, rehearse};
 use super::output::{Output, count, object, thousands};
 use super::progress::{self, Progress};
 use crate::config::Config;
-use crate::data::Sample;
-use crate::data::sets::{self, LoadOptions, Splits};
+use crate::nn::Model;
 use crate::nn::fused::Team;
-use crate::nn::{Batch, Model};
 use crate::rng::Seed;
 use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
-use crate::train::examples::{Examples, examples};
-use crate::train::run::{Setting, rehearse, train};
-use crate::train::{Environment, EventWriter, Metric, checkpoint, fit};
+use crate::train::examples::Prepared;
+use crate::train::run::{Setting, train};
+use crate::train::{Environment, EventWriter, Metric, checkpoint};
 use crate::{Error, MemoryLimit, Result};
 
 #[derive(clap::Args)]
@@ -70,17 +69,17 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         true => e.context(file.display().to_string()),
         false => e,
     };
-    let splits = load(&config, limit).map_err(named)?;
-    fit::check(&config, splits.task, limit).map_err(named)?;
-    if let Some(label) = &splits.label {
+    let set = Loaded::read(&config, limit).map_err(named)?;
+    set.check(&config, limit).map_err(named)?;
+    let record = set.record();
+    if let Some(label) = &record.label {
         output.note(&format!("{}: {label}", config.data.set));
     }
-    let examples = prepare(&config, &splits, limit, output)?;
-    rehearse(&config, &examples, limit).map_err(|e| match e.is_config() {
+    let examples = set.prepare(&config, limit, output).map_err(named)?;
+    rehearse(&config, &examples, seeds.all(), limit).map_err(|e| match e.is_config() {
         true => named(e),
         false => e.context(place(&config)),
     })?;
-    let record = DataRecord { hash: splits.hash, label: splits.label };
     match options.resume {
         Some(_) => record.check(&directory)?,
         // Only now, so that a mistake in the data leaves no folder behind.
@@ -93,7 +92,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     progress::allow_to_finish();
     let mut outcomes = Vec::new();
     for seed in seeds.all() {
-        let progress = Progress::new(run.steps(), "steps", output);
+        let progress = Progress::new(run.steps()?, "steps", output);
         outcomes.push(run.seed(seed, limit, &progress, output, &|line| {
             progress.line(&epoch(&run.config, seed, line), output);
         })?);
@@ -200,79 +199,6 @@ pub(super) fn trained(config: &Config, hash: &str, directory: &Path, seed: u64) 
     Ok(model)
 }
 
-/// The graphs of an experiment.
-pub(super) fn load(config: &Config, limit: MemoryLimit) -> Result<Splits> {
-    let path = config.data.path.clone();
-    let options = LoadOptions { path, limit, ..LoadOptions::of_user() };
-    match config.data.task {
-        Some(task) => {
-            let Some(path) = options.path else {
-                return Err(Error::config(
-                    "key `data.task` is for a set of your own: say where it is with `data.path`",
-                ));
-            };
-            sets::load_own(&sets::Place::Folder(path), task, limit).map_err(|e| {
-                match e.is_config() {
-                    true => e.context("[data]"),
-                    false => e,
-                }
-            })
-        }
-        None => {
-            let own = match options.path {
-                Some(_) => "; for a set of your own, say what to predict with `data.task`",
-                None => "",
-            };
-            sets::by_name(&config.data.set)
-                .map_err(|e| Error::config(format!("key `data.set`: {e}{own}")))?
-                .load(&options)
-        }
-    }
-}
-
-/// All graphs made ready, with a bar.
-pub(super) fn prepare(
-    config: &Config,
-    splits: &Splits,
-    limit: MemoryLimit,
-    output: &Output,
-) -> Result<Examples> {
-    let total = splits.parts().iter().map(|part| part.len() as u64).sum();
-    let progress = Progress::new(total, "graphs", output);
-    let mut first = 0;
-    let mut part = |name: &str, samples: &[Sample]| {
-        let made = prepare_part(config, name, samples, first, limit, &progress);
-        first += samples.len();
-        made
-    };
-    Ok(Examples {
-        train: part("train", &splits.train)?,
-        val: part("val", &splits.val)?,
-        test: part("test", &splits.test)?,
-    })
-}
-
-/// The graphs of one part made ready; `first` is the number of the first within the whole set.
-pub(super) fn prepare_part(
-    config: &Config,
-    name: &str,
-    samples: &[Sample],
-    first: usize,
-    limit: MemoryLimit,
-    progress: &Progress,
-) -> Result<Vec<Batch>> {
-    examples(config, samples, first, limit, progress).map_err(|e| match e.is_interrupted() {
-        true => e,
-        false => e.context(format!("{}, part `{name}`", place(config))),
-    })
-}
-
-/// What data is called in messages: its folder if it is given, else its name.
-fn place(config: &Config) -> String {
-    let path = config.data.path.as_ref();
-    path.map_or_else(|| format!("set `{}`", config.data.set), |path| path.display().to_string())
-}
-
 /// What a run directory says of its data.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct DataRecord {
@@ -317,7 +243,7 @@ pub(super) fn hash(config: &Config, data: &str) -> Result<String> {
 pub(super) struct Run {
     pub directory: PathBuf,
     pub config: Config,
-    pub examples: Examples,
+    pub examples: Prepared,
     /// Stands for configuration and data.
     pub hash: String,
     team: Arc<Team>,
@@ -330,7 +256,7 @@ impl Run {
     pub(super) fn begin(
         directory: PathBuf,
         config: Config,
-        examples: Examples,
+        examples: Prepared,
         hash: String,
         team: Team,
     ) -> Result<Run> {
@@ -341,9 +267,8 @@ impl Run {
     }
 
     /// Steps of a seed.
-    pub(super) fn steps(&self) -> u64 {
-        let Run { config, examples, .. } = self;
-        config.train.epochs * examples.train.len().div_ceil(config.train.batch_size) as u64
+    pub(super) fn steps(&self) -> Result<u64> {
+        Ok(self.config.train.epochs * self.examples.steps(&self.config.train)?)
     }
 
     /// Trains one seed from where it was left; `report` hears of every epoch.
@@ -370,7 +295,9 @@ impl Run {
             monitor: progress,
             report: &mut report,
         };
-        let outcome = train(config, examples, seed, &mut setting).map_err(|error| match error {
+        let examples = examples.of_seed(seed)?;
+        let trained = train(config, examples.batches(), seed, &mut setting);
+        let outcome = trained.map_err(|error| match error {
             error if error.is_interrupted() => {
                 let run = directory.display();
                 Error::interrupted_but(format!(
@@ -417,8 +344,8 @@ impl Curves {
     fn write(&mut self, config: &Config, line: &EpochLine) -> Result<()> {
         let metric = format!("val/{}", config.train.metric.name());
         let curves = [
-            ("train/loss", line.train_loss),
-            ("train/rate", line.rate),
+            ("train/loss", Some(line.train_loss)),
+            ("train/rate", Some(line.rate)),
             ("val/loss", line.val_loss),
             (metric.as_str(), line.val_metric),
         ];
@@ -427,7 +354,9 @@ impl Curves {
             none => none.insert(Curves::open(&self.folder, line.epoch)?),
         };
         for (tag, value) in curves {
-            writer.scalar(now(), line.epoch, tag, value as f32)?;
+            if let Some(value) = value {
+                writer.scalar(now(), line.epoch, tag, value as f32)?;
+            }
         }
         Ok(())
     }
@@ -440,15 +369,12 @@ fn now() -> f64 {
 }
 
 fn epoch(config: &Config, seed: u64, line: &EpochLine) -> String {
-    format!(
-        "seed {seed} epoch {}: train loss {:.4}, val loss {:.4}, val {} {:.4}{}",
-        line.epoch,
-        line.train_loss,
-        line.val_loss,
-        config.train.metric.name(),
-        line.val_metric,
-        if line.best { " *" } else { "" }
-    )
+    let mut text = format!("seed {seed} epoch {}: train loss {:.4}", line.epoch, line.train_loss);
+    if let (Some(loss), Some(metric)) = (line.val_loss, line.val_metric) {
+        let name = config.train.metric.name();
+        text += &format!(", val loss {loss:.4}, val {name} {metric:.4}");
+    }
+    if line.best { text + " *" } else { text }
 }
 
 /// Mean and sample standard deviation.

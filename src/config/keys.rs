@@ -40,6 +40,37 @@ pub const KEYS: &[Key] = &[
         "what is to be predicted; for a set of your own, with `data.path`",
     ),
     key(
+        "data.nodes",
+        r#"{ edges = "FILE", targets = "FILE", features = "FILE", splits = ["FILE", …], directed = false }"#,
+        "the files of the set",
+        "one graph of your own with targets on its nodes: its files, in `data.path`",
+    ),
+    key(
+        "data.split",
+        "the name of a split, such as public, random-0, or random-{seed}",
+        "that of the paper",
+        "which nodes of one graph are for training, validation and test; {seed} is the seed of the run, modulo the \
+         number of such splits that come with the set",
+    ),
+    key(
+        "data.directed",
+        "true, false",
+        "as the set says",
+        "whether messages between nodes of one graph pass in the direction of its arcs only",
+    ),
+    key(
+        "data.normalise",
+        "true, false",
+        "false",
+        "whether the features of a node of one graph are divided by their sum",
+    ),
+    key(
+        "data.unknown_class",
+        "a class, from 0",
+        "they are left out",
+        "what nodes of unknown class count as; 0 for citeseer is what PyTorch Geometric has",
+    ),
+    key(
         "hierarchy.coarsener",
         "a name of `hdse list coarseners`, with options as in \"louvain:resolution=2\"",
         "newman",
@@ -142,8 +173,20 @@ pub const KEYS: &[Key] = &[
         "the network that predicts; N linear maps",
     ),
     needed("model.outputs", "1 to 65536", "numbers per prediction"),
-    needed("train.epochs", "1 or more", "passes over the training graphs"),
-    needed("train.batch_size", "1 or more", "graphs per step"),
+    needed("train.epochs", "1 or more", "passes over what is learned from"),
+    key(
+        "train.batch_size",
+        "1 or more",
+        "all nodes of one graph",
+        "graphs per step, which must be given, or nodes of one graph: a random part of it",
+    ),
+    key(
+        "train.eval_batch_size",
+        "1 or more",
+        "all nodes of one graph",
+        "nodes of one graph that are evaluated together, where memory does not hold all",
+    ),
+    key("train.eval_every", "1 or more", "1", "epochs from one validation to the next"),
     needed(
         "train.loss",
         "l1, cross-entropy, weighted-cross-entropy, binary-cross-entropy, weighted-binary-cross-entropy",

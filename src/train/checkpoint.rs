@@ -1,7 +1,7 @@
 //! Everything that a run needs to go on as if it had never stopped.
 //!
 //! One safetensors file: the model's parameters and running statistics under their names, the
-//! optimiser's arrays as `optimizer.NAME`, and the position as metadata. Random choices follow the seed and the
+//! optimiser's arrays as `optimizer.NAME` (not with the best model, which no run goes on from), and the position as metadata. Random choices follow the seed and the
 //! position alone, so there is no generator to save. Written beside its place and renamed when complete.
 
 use std::path::Path;
@@ -51,32 +51,33 @@ struct Metadata {
 
 const KIND: &str = "hdse checkpoint 1";
 
-/// Writes a checkpoint.
+/// Writes a checkpoint, with the optimiser if a run is to go on from it.
 pub fn save(
     path: &Path,
     run: &str,
     position: &Position,
     parameters: &Parameters,
-    optimizer: &Optimizer,
+    optimizer: Option<&Optimizer>,
 ) -> Result<()> {
-    let state = optimizer.state();
+    let state = optimizer.map(Optimizer::state);
     let metadata = Metadata {
         kind: KIND.into(),
         run: run.into(),
-        optimizer_step: state.step,
+        optimizer_step: state.as_ref().map_or(0, |state| state.step),
         position: position.clone(),
     };
     let metadata = serde_json::to_string(&metadata)
         .map_err(|e| Error::data(format!("the position cannot be written: {e}")))?;
     let spec = |entry: &Entry| ArraySpec::new(&entry.name, Dtype::F32, &entry.shape);
     let mut specs: Vec<ArraySpec> = parameters.entries().iter().map(spec).collect();
-    for (name, values) in &state.arrays {
+    let arrays = state.as_ref().map_or(&[][..], |state| &state.arrays);
+    for (name, values) in arrays {
         specs.push(ArraySpec::new(format!("optimizer.{name}"), Dtype::F32, &[values.len()]));
     }
     let file = AtomicFile::create(path, true)?;
     let mut writer = arrays::create("safetensors", file, specs, &metadata)?;
     let own = parameters.entries().iter().filter_map(|entry| parameters.get(&entry.name));
-    for (index, values) in own.chain(state.arrays.iter().map(|(_, values)| *values)).enumerate() {
+    for (index, values) in own.chain(arrays.iter().map(|(_, values)| *values)).enumerate() {
         writer.begin(index)?;
         writer.write(bytemuck::cast_slice(values))?;
     }

@@ -38,10 +38,12 @@ pub struct EpochLine {
     pub rate: f64,
     /// Mean training loss.
     pub train_loss: f64,
-    /// Loss on the validation graphs.
-    pub val_loss: f64,
-    /// Metric on the validation graphs.
-    pub val_metric: f64,
+    /// Loss in validation, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_loss: Option<f64>,
+    /// Metric in validation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_metric: Option<f64>,
     /// Whether it is the best so far.
     pub best: bool,
 }
@@ -53,11 +55,11 @@ pub struct Outcome {
     pub seed: u64,
     /// The best epoch by validation, from 0.
     pub best_epoch: u64,
-    /// Its metric on the validation graphs.
+    /// Its metric in validation.
     pub val_metric: f64,
-    /// Its metric on the test graphs, looked at once.
+    /// Its metric on the test part, looked at once.
     pub test_metric: f64,
-    /// Its loss on the test graphs.
+    /// Its loss on the test part.
     pub test_loss: f64,
     /// Number of trained parameters.
     pub parameters: usize,
@@ -112,9 +114,14 @@ impl SeedDirectory {
             .map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
         let mut file =
             fs::OpenOptions::new().create(true).append(true).open(&path).map_err(problem)?;
-        file.write_all(format!("{text}\n").as_bytes()).map_err(problem)?;
-        // As safe as the checkpoint that follows it.
-        file.sync_data().map_err(problem)
+        file.write_all(format!("{text}\n").as_bytes()).map_err(problem)
+    }
+
+    /// Makes the lines as safe as the checkpoint that is about to follow them.
+    pub fn sync(&self) -> Result<()> {
+        let path = self.metrics();
+        let Ok(file) = fs::OpenOptions::new().append(true).open(&path) else { return Ok(()) };
+        file.sync_data().map_err(|e| Error::io("cannot write", &path, e))
     }
 
     /// Keeps the lines of complete epochs below `epochs`, as a resumed run writes the others again.

@@ -1,16 +1,158 @@
-//! Graphs made ready for training: coarsened, measured, encoded, once.
+//! What a run learns from, batch by batch: graphs made ready once, or [nodes of one graph](super::nodes).
 
+use std::sync::{Arc, mpsc};
+
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use crate::config::Config;
-use crate::data::Sample;
+use super::nodes::{NodeExamples, NodeGraph};
+use crate::config::{Config, TrainConfig};
+use crate::data::sets::SPLITS;
+use crate::data::{Sample, Values};
 use crate::distance::{Codes, Distances};
 use crate::encode::{Encoder, Partitions};
 use crate::monitor::{Monitor, check};
-use crate::nn::config::BiasKind;
-use crate::nn::{Batch, prepare};
+use crate::nn::config::{BiasKind, Pool};
+use crate::nn::{Batch, Groups, Pass, gather, prepare};
 use crate::rng::Seed;
-use crate::{MemoryLimit, Result, coarsen};
+use crate::{Error, MemoryLimit, Result, coarsen};
+
+/// A part of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// To learn from.
+    Train,
+    /// To choose the best epoch by.
+    Val,
+    /// To report on.
+    Test,
+}
+
+impl Part {
+    /// All three.
+    pub const ALL: [Part; 3] = [Part::Train, Part::Val, Part::Test];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        SPLITS[self as usize]
+    }
+}
+
+/// What predictions of a batch are held against.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    rows: Option<Arc<Groups>>,
+    /// Targets, one after another.
+    pub targets: Values,
+}
+
+impl Goal {
+    /// The targets of all predictions of a batch.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn of(batch: &Batch) -> Result<Goal> {
+        let missing = || Error::data("the graphs have no targets (`y`), which training needs");
+        Ok(Goal { rows: None, targets: batch.targets.clone().ok_or_else(missing)? })
+    }
+
+    /// Targets of these rows of a batch of `nodes` nodes.
+    pub fn rows(rows: Vec<u32>, nodes: usize, targets: Values) -> Goal {
+        Goal { rows: Some(Groups::new(rows, nodes)), targets }
+    }
+
+    /// Whether only some rows have targets.
+    pub fn is_partial(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// The predictions that targets are of, out of all.
+    pub fn choose(&self, pass: &Pass, predictions: Tensor<2>) -> Tensor<2> {
+        match &self.rows {
+            Some(rows) => gather(pass, rows, predictions),
+            None => predictions,
+        }
+    }
+}
+
+/// An epoch of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch<'a> {
+    /// How to train.
+    pub settings: &'a TrainConfig,
+    /// Whether batches are for a model that is fused.
+    pub fused: bool,
+    /// Seed of the run.
+    pub seed: Seed,
+    /// Number of the epoch, from 0.
+    pub number: u64,
+}
+
+/// What is done with a batch.
+pub type Work<'a> = &'a mut dyn FnMut(&Batch, &Goal) -> Result<()>;
+
+/// Batches to learn from and to measure by.
+pub trait Batches: Send + Sync {
+    /// Steps of an epoch; there may be fewer where batches have nothing to learn from.
+    fn steps(&self, settings: &TrainConfig) -> Result<u64>;
+
+    /// Hands the training batches of an epoch to `work`, from number `first` on.
+    fn epoch(&self, epoch: &Epoch, first: u64, work: Work) -> Result<()>;
+
+    /// Hands a part to `work`, batch by batch.
+    fn part(&self, part: Part, settings: &TrainConfig, fused: bool, work: Work) -> Result<()>;
+
+    /// What training batch `number` of an epoch is of, for messages.
+    fn describe(&self, epoch: &Epoch, number: u64) -> String;
+
+    /// Hands a small batch of a part to `work`, and gives how many predictions the whole part needs, with their
+    /// targets.
+    fn rehearse(&self, part: Part, config: &Config, work: Work) -> Result<(usize, Vec<Values>)>;
+}
+
+/// A set made ready for training.
+pub enum Prepared {
+    /// Graphs.
+    Graphs(Examples),
+    /// Nodes of one graph.
+    Nodes(NodeGraph),
+}
+
+impl Prepared {
+    /// Steps of an epoch.
+    pub fn steps(&self, settings: &TrainConfig) -> Result<u64> {
+        match self {
+            Prepared::Graphs(examples) => examples.steps(settings),
+            Prepared::Nodes(graph) => Ok(graph.steps(settings)),
+        }
+    }
+
+    /// What a seed learns from: nodes may be split otherwise for every one.
+    pub fn of_seed(&self, seed: u64) -> Result<Seeded<'_>> {
+        Ok(match self {
+            Prepared::Graphs(examples) => Seeded::Graphs(examples),
+            Prepared::Nodes(graph) => Seeded::Nodes(graph.of_seed(seed)?),
+        })
+    }
+}
+
+/// A set made ready for a seed.
+pub enum Seeded<'a> {
+    /// Graphs.
+    Graphs(&'a Examples),
+    /// Nodes of one graph.
+    Nodes(NodeExamples<'a>),
+}
+
+impl Seeded<'_> {
+    /// Its batches.
+    pub fn batches(&self) -> &dyn Batches {
+        match self {
+            Seeded::Graphs(examples) => *examples,
+            Seeded::Nodes(examples) => examples,
+        }
+    }
+}
 
 /// Examples of all three parts of a set, a batch of one graph each.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +163,91 @@ pub struct Examples {
     pub val: Vec<Batch>,
     /// To report on.
     pub test: Vec<Batch>,
+}
+
+impl Examples {
+    fn of(&self, part: Part) -> &[Batch] {
+        match part {
+            Part::Train => &self.train,
+            Part::Val => &self.val,
+            Part::Test => &self.test,
+        }
+    }
+}
+
+impl Batches for Examples {
+    fn steps(&self, settings: &TrainConfig) -> Result<u64> {
+        Ok(self.train.len().div_ceil(settings.graphs_per_step()?) as u64)
+    }
+
+    fn epoch(&self, epoch: &Epoch, first: u64, work: Work) -> Result<()> {
+        let order = order(self.train.len(), epoch.seed, epoch.number);
+        let batches = order.chunks(epoch.settings.graphs_per_step()?).skip(first as usize);
+        let merge = |numbers: &[usize]| merge(&self.train, numbers, epoch.fused);
+        ahead(batches.map(merge), |batch| work(&batch, &Goal::of(&batch)?))
+    }
+
+    fn part(&self, part: Part, settings: &TrainConfig, fused: bool, work: Work) -> Result<()> {
+        let examples = self.of(part);
+        let numbers: Vec<usize> = (0..examples.len()).collect();
+        let batches = numbers.chunks(settings.graphs_per_step()?);
+        let batches = batches.map(|numbers| merge(examples, numbers, fused));
+        ahead(batches, |batch| work(&batch, &Goal::of(&batch)?))
+    }
+
+    fn describe(&self, epoch: &Epoch, number: u64) -> String {
+        let size = epoch.settings.batch_size.unwrap_or(1);
+        let order = order(self.train.len(), epoch.seed, epoch.number);
+        let numbers = order.chunks(size).nth(number as usize).unwrap_or_default();
+        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        format!("training graphs {}", numbers.join(", "))
+    }
+
+    fn rehearse(&self, part: Part, config: &Config, work: Work) -> Result<(usize, Vec<Values>)> {
+        let part = self.of(part);
+        let batch = part.first().ok_or_else(|| Error::data("it has no graphs"))?;
+        work(batch, &Goal::of(batch)?)?;
+        let is_node = config.model.pool == Pool::None;
+        let rows = part.iter().map(|batch| if is_node { batch.num_nodes() } else { 1 });
+        Ok((rows.sum(), part.iter().filter_map(|batch| batch.targets.clone()).collect()))
+    }
+}
+
+/// The order of examples in an epoch.
+pub fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    seed.stream("shuffle", epoch, 0).shuffle(&mut order);
+    order
+}
+
+/// A batch of these graphs, ready for a model that is fused or not.
+pub fn merge(examples: &[Batch], numbers: &[usize], fused: bool) -> Result<Batch> {
+    let parts: Vec<&Batch> = numbers.iter().map(|&number| &examples[number]).collect();
+    let mut batch = Batch::merge(&parts)?;
+    batch.settle(fused)?;
+    Ok(batch)
+}
+
+/// Makes batches in a thread of its own, two ahead of their use.
+pub fn ahead<T: Send>(
+    batches: impl Iterator<Item = Result<T>> + Send,
+    mut work: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(2);
+        scope.spawn(move || {
+            for batch in batches {
+                // Nobody listens any more once the work has failed.
+                if sender.send(batch).is_err() {
+                    return;
+                }
+            }
+        });
+        for batch in receiver {
+            work(batch?)?;
+        }
+        Ok(())
+    })
 }
 
 /// Makes the examples of one part of a set, graphs in parallel, results in order. `first` is the number of

@@ -11,16 +11,59 @@
 
 use super::{Loss, Metric};
 use crate::config::Config;
+use crate::data::nodes::{Features, NodeSet};
 use crate::data::sets::{Level, Target, Task};
-use crate::nn::config::Pool;
+use crate::nn::config::{EdgeInput, Encoding, NodeInput, Pool};
 use crate::{Error, MemoryLimit, Result};
 
 const CLASS_METRICS: &[Metric] =
     &[Metric::Accuracy, Metric::ClassAverageSbm, Metric::ClassAveragePresent];
 const TASK_METRICS: &[Metric] = &[Metric::MeanAp, Metric::MeanAuc];
 
+/// Refuses a configuration that does not fit a set of graphs, or a model far beyond memory.
+pub fn graphs(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
+    let of_nodes = match config.train.eval_batch_size {
+        Some(_) => Some("train.eval_batch_size".to_string()),
+        None => config.data.node_key().map(|key| format!("data.{key}")),
+    };
+    if let Some(key) = of_nodes {
+        return Err(Error::config(format!(
+            "key `{key}` is about the nodes of one graph, but the set has many graphs; leave it out"
+        )));
+    }
+    config.train.graphs_per_step()?;
+    check(config, task, limit)
+}
+
+/// Refuses a configuration that does not fit the nodes of one graph, or a model far beyond memory.
+pub fn nodes(config: &Config, set: &NodeSet, limit: MemoryLimit) -> Result<()> {
+    check(config, set.task, limit)?;
+    let model = &config.model;
+    let wrong = [
+        ("train.up_to_swap", config.train.up_to_swap),
+        ("model.encoding", model.encoding != Encoding::None),
+        ("model.edge", model.edge != EdgeInput::None),
+        ("data.task", config.data.task.is_some()),
+    ];
+    if let Some((key, _)) = wrong.iter().find(|(_, is_wrong)| *is_wrong) {
+        return Err(Error::config(format!(
+            "key `{key}` is for sets of many graphs, but this is one graph; leave it out"
+        )));
+    }
+    let width = match (&set.features, &set.edge_attr) {
+        (Features::None, Some(arcs)) => arcs.width,
+        (features, _) => features.width(),
+    };
+    if model.node != NodeInput::Linear(width) {
+        return Err(Error::config(format!(
+            "key `model.node` does not fit: nodes have {width} real numbers; write {{ linear = {width} }}"
+        )));
+    }
+    Ok(())
+}
+
 /// Refuses a configuration that does not fit a task, or a model far beyond memory.
-pub fn check(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
+fn check(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
     let model = &config.model;
     // Each layer has four maps of attention and two of the feed-forward network at least; with every
     // parameter go its gradient and what an optimiser remembers.

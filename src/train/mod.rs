@@ -12,8 +12,8 @@
 //! | [`clip`] | [`clip_norm`]: a limit to the length of the gradient |
 //! | [`run`] | the training loop |
 //! | [`fit`] | whether model, loss and metric fit the data |
-//! | [`examples`] | graphs made ready for it |
-//! | [`checkpoint`], [`directory`] | what it leaves behind, and goes on from |
+//! | [`examples`], [`nodes`] | graphs made ready for it, or nodes of one graph |
+//! | [`checkpoint`], [`keeper`], [`directory`] | what it leaves behind, and goes on from |
 //! | [`swap`] | classes without names |
 //! | [`schedule`] | [`Schedule`]: the learning rate of every step |
 //! | [`tensorboard`] | [`EventWriter`]: curves for TensorBoard |
@@ -40,8 +40,10 @@ pub mod directory;
 pub mod environment;
 pub mod examples;
 pub mod fit;
+pub mod keeper;
 pub mod loss;
 pub mod metrics;
+pub mod nodes;
 pub mod optimizer;
 pub mod run;
 pub mod schedule;

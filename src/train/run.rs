@@ -1,22 +1,22 @@
 //! The training loop, from top to bottom.
 //!
-//! Order of graphs, dropout and initial weights follow the seed and the step; nothing else is random, and
+//! Order of examples, dropout and initial weights follow the seed and the step; nothing else is random, and
 //! sums have a fixed order. So a run is the same bytes each time, and one that was stopped, by Ctrl-C, by
 //! kill or by a power cut, goes on from its last checkpoint as if nothing had happened.
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::checkpoint::{self, Best, Position};
+use super::checkpoint::{Best, Position};
 use super::directory::{EpochLine, Outcome, SeedDirectory};
-use super::examples::Examples;
+use super::examples::{Batches, Epoch, Goal, Part};
+use super::keeper::Keeper;
 use super::{Optimizer, clip, swap};
 use crate::config::{Config, TrainConfig};
 use crate::data::Values;
 use crate::error::Context as _;
 use crate::monitor::{Monitor, check};
-use crate::nn::config::Pool;
 use crate::nn::fused::Team;
 use crate::nn::{Batch, Model, Pass, values};
 use crate::rng::Seed;
@@ -41,10 +41,10 @@ pub struct Setting<'a> {
     pub report: &'a mut dyn FnMut(&EpochLine),
 }
 
-/// Trains one seed from where its checkpoint says, or from the start, and reports on the test graphs once.
+/// Trains one seed from where its checkpoint says, or from the start, and reports on the test part once.
 pub fn train(
     config: &Config,
-    examples: &Examples,
+    data: &dyn Batches,
     seed: u64,
     setting: &mut Setting,
 ) -> Result<Outcome> {
@@ -58,28 +58,24 @@ pub fn train(
     let seed = Seed(seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
-    let mut position = Position::default();
-    if directory.last().exists() {
-        let last = directory.last();
-        position = checkpoint::load(&last, &run, &mut model.parameters, Some(&mut optimizer))?;
-    }
-    directory.keep(position.epoch)?;
-    let steps_per_epoch = examples.train.len().div_ceil(settings.batch_size) as u64;
+    let resumed =
+        Keeper::resume(directory.clone(), run, &mut model.parameters, &mut optimizer);
+    let (mut keeper, mut position) = resumed?;
+    let steps_per_epoch = data.steps(settings)?;
+    let fused = settings.fused && model.backbone.is_fused();
 
     while position.epoch < settings.epochs {
-        let mut saved = Instant::now();
         let rate =
             |epoch, step| settings.schedule.rate(settings.epochs, steps_per_epoch, epoch, step);
-        let order = order(examples.train.len(), seed, position.epoch);
-        let batches = order.chunks(settings.batch_size).skip(position.batch as usize);
-        let fused = settings.fused && model.backbone.is_fused();
-        ahead(&examples.train, fused, batches, |batch| {
+        let epoch = Epoch { settings, fused, seed, number: position.epoch };
+        let first = position.batch;
+        data.epoch(&epoch, first, &mut |batch, goal| {
             let rate = rate(position.epoch, position.step);
             let at = At { seed, step: position.step, rate, limit: setting.limit };
             let Step { loss, norm, targets, .. } =
-                step(settings, &mut model, &mut optimizer, &batch, &at, setting.team)?;
+                step(settings, &mut model, &mut optimizer, (batch, goal), &at, setting.team)?;
             if !loss.is_finite() || !norm.is_finite() {
-                return Err(diverged(loss, norm, &position, &order, settings));
+                return Err(diverged(loss, norm, &position, &data.describe(&epoch, position.batch)));
             }
             position.step += 1;
             position.batch += 1;
@@ -88,21 +84,24 @@ pub fn train(
             position.targets += targets as u64;
             setting.monitor.advance(1);
             let stopped = check(setting.monitor);
-            if stopped.is_err() || saved.elapsed() > CHECKPOINT_EVERY {
-                let last = directory.last();
-                checkpoint::save(&last, &run, &position, &model.parameters, &optimizer)?;
-                saved = Instant::now();
+            if stopped.is_err() || keeper.since() > CHECKPOINT_EVERY {
+                keeper.save(&position, &model.parameters, &optimizer)?;
             }
             stopped
         })?;
 
-        let val = evaluate(config, &model, &examples.val, setting);
-        if val.as_ref().is_err_and(Error::is_interrupted) {
+        let is_last = position.epoch + 1 == settings.epochs;
+        let val = match is_last || (position.epoch + 1).is_multiple_of(settings.eval_every) {
+            true => Some(evaluate(config, &model, data, Part::Val, setting)),
+            false => None,
+        };
+        if let Some(Err(error)) = &val
+            && error.is_interrupted()
+        {
             // All batches are done; the evaluation is made again.
-            let last = directory.last();
-            checkpoint::save(&last, &run, &position, &model.parameters, &optimizer)?;
+            keeper.save(&position, &model.parameters, &optimizer)?;
         }
-        let val = val.map_err(|e| match e.is_interrupted() {
+        let val = val.transpose().map_err(|e| match e.is_interrupted() {
             true => e,
             false => e.context(format!(
                 "validation after step {} (end of epoch {})",
@@ -110,20 +109,23 @@ pub fn train(
                 position.epoch
             )),
         })?;
-        let better = position.best.as_ref().is_none_or(|best| {
-            let best = f64::from_bits(best.value_bits);
-            if settings.metric.larger_is_better() { val.metric > best } else { val.metric < best }
+        let better = val.filter(|val| {
+            position.best.as_ref().is_none_or(|best| {
+                let best = f64::from_bits(best.value_bits);
+                let larger = settings.metric.larger_is_better();
+                if larger { val.metric > best } else { val.metric < best }
+            })
         });
         let line = EpochLine {
             epoch: position.epoch,
             step: position.step,
             rate: rate(position.epoch, position.step.saturating_sub(1)),
             train_loss: f64::from_bits(position.loss_bits) / position.targets.max(1) as f64,
-            val_loss: val.loss,
-            val_metric: val.metric,
-            best: better,
+            val_loss: val.map(|val| val.loss),
+            val_metric: val.map(|val| val.metric),
+            best: better.is_some(),
         };
-        if better {
+        if let Some(val) = better {
             position.best = Some(Best { epoch: position.epoch, value_bits: val.metric.to_bits() });
         }
         position = Position {
@@ -132,21 +134,22 @@ pub fn train(
             best: position.best,
             ..Position::default()
         };
-        if better {
-            let best = directory.best();
-            checkpoint::save(&best, &run, &position, &model.parameters, &optimizer)?;
+        if better.is_some() {
+            keeper.remember(&position, &model.parameters);
         }
-        directory.append(&line)?;
+        keeper.append(&line)?;
         // Before the checkpoint: a run that is killed between the two reports the epoch again, not never.
         (setting.report)(&line);
-        checkpoint::save(&directory.last(), &run, &position, &model.parameters, &optimizer)?;
+        if is_last || keeper.is_due() {
+            keeper.save(&position, &model.parameters, &optimizer)?;
+        }
     }
 
-    let Some(best) = position.best else {
+    let (Some(best), Some(parameters)) = (position.best, keeper.best()) else {
         return Err(Error::config("no epoch was trained; raise `train.epochs`"));
     };
-    checkpoint::load(&directory.best(), &run, &mut model.parameters, None)?;
-    let test = evaluate(config, &model, &examples.test, setting)?;
+    model.parameters = parameters.clone();
+    let test = evaluate(config, &model, data, Part::Test, setting)?;
     let outcome = Outcome {
         seed: seed.0,
         best_epoch: best.epoch,
@@ -196,7 +199,7 @@ pub fn step(
     settings: &TrainConfig,
     model: &mut Model,
     optimizer: &mut Optimizer,
-    batch: &Batch,
+    (batch, goal): (&Batch, &Goal),
     at: &At,
     team: &Arc<Team>,
 ) -> Result<Step> {
@@ -208,9 +211,9 @@ pub fn step(
     };
     let pass = Pass::train(&model.parameters, at.seed, at.step).limited(at.limit);
     let pass = pass.by(team).fused(settings.fused);
-    let prediction = model.backbone.forward(&pass, batch)?;
+    let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
     lap(0);
-    let targets = targets(settings, batch, || values(prediction.clone().detach()))?;
+    let targets = targets(settings, batch, goal, || values(prediction.clone().detach()))?;
     let loss = settings.loss.of(prediction, &targets)?;
     lap(1);
     let gradients = pass.gradients(&loss);
@@ -229,27 +232,23 @@ pub fn step(
     Ok(Step { loss, norm, targets: targets.len(), times })
 }
 
-/// Takes one graph of each part through model and loss, and all targets through the metric: what does not fit
+/// Takes a little of each part through model and loss, and all targets through the metric: what does not fit
 /// shows at once, not after an epoch.
-pub fn rehearse(config: &Config, examples: &Examples, limit: MemoryLimit) -> Result<()> {
+pub fn rehearse(config: &Config, data: &dyn Batches, limit: MemoryLimit) -> Result<()> {
     let model = Model::new(&config.model, Seed(0))?;
-    let parts = [("train", &examples.train), ("val", &examples.val), ("test", &examples.test)];
-    for (name, part) in parts {
+    for part in Part::ALL {
         let rehearse = || {
-            let batch = part.first().ok_or_else(|| Error::data("it has no graphs"))?;
-            let pass = Pass::eval(&model.parameters).limited(limit).fused(config.train.fused);
-            let prediction = model.backbone.forward(&pass, batch)?;
-            let targets = targets(&config.train, batch, || values(prediction.clone()))?;
-            config.train.loss.of(prediction, &targets)?;
-            let truths: Vec<Values> =
-                part.iter().filter_map(|batch| batch.targets.clone()).collect();
-            let is_node = config.model.pool == Pool::None;
-            let rows = part.iter().map(|batch| if is_node { batch.num_nodes() } else { 1 });
-            let guess = vec![0.0; rows.sum::<usize>() * config.model.outputs];
-            // Nothing is chosen or reported by the metric on training graphs.
-            if name == "train" { Ok(0.0) } else { metric(config, &guess, &truths) }
+            let (rows, truths) = data.rehearse(part, config, &mut |batch, goal| {
+                let pass = Pass::eval(&model.parameters).limited(limit).fused(config.train.fused);
+                let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
+                let targets = targets(&config.train, batch, goal, || values(prediction.clone()))?;
+                config.train.loss.of(prediction, &targets).map(|_| ())
+            })?;
+            let guess = vec![0.0; rows * config.model.outputs];
+            // Nothing is chosen or reported by the metric on what is learned from.
+            if part == Part::Train { Ok(0.0) } else { metric(config, &guess, &truths) }
         };
-        rehearse().context(|| format!("part `{name}`"))?;
+        rehearse().context(|| format!("part `{}`", part.name()))?;
     }
     Ok(())
 }
@@ -259,54 +258,14 @@ pub fn name(hash: &str, seed: u64) -> String {
     format!("{hash} seed {seed}")
 }
 
-/// The order of graphs in an epoch.
-pub fn order(count: usize, seed: Seed, epoch: u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    seed.stream("shuffle", epoch, 0).shuffle(&mut order);
-    order
-}
-
-/// Merges batches of these graphs in a thread of its own, two ahead of their use, and makes them ready for a model
-/// that is fused or not.
-pub fn ahead<'a>(
-    examples: &[Batch],
-    fused: bool,
-    batches: impl Iterator<Item = &'a [usize]> + Send,
-    mut work: impl FnMut(Batch) -> Result<()>,
-) -> Result<()> {
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel(2);
-        scope.spawn(move || {
-            for numbers in batches {
-                let parts: Vec<&Batch> = numbers.iter().map(|&number| &examples[number]).collect();
-                // Nobody listens any more once the work has failed.
-                let merged = Batch::merge(&parts).and_then(|mut batch| {
-                    batch.settle(fused)?;
-                    Ok(batch)
-                });
-                if sender.send(merged).is_err() {
-                    return;
-                }
-            }
-        });
-        for batch in receiver {
-            work(batch?)?;
-        }
-        Ok(())
-    })
-}
-
 /// The targets of a batch, aligned with the predictions where classes are exchangeable.
 fn targets(
     settings: &TrainConfig,
     batch: &Batch,
+    goal: &Goal,
     logits: impl FnOnce() -> Vec<f32>,
 ) -> Result<Values> {
-    let targets = batch
-        .targets
-        .as_ref()
-        .ok_or_else(|| Error::data("the graphs have no targets (`y`), which training needs"))?;
-    match (settings.up_to_swap, targets) {
+    match (settings.up_to_swap, &goal.targets) {
         (false, targets) => Ok(targets.clone()),
         (true, Values::Int(classes)) => {
             let logits = logits();
@@ -330,25 +289,25 @@ pub struct Evaluation {
     pub metric: f64,
 }
 
-/// Evaluates a model on examples.
+/// Evaluates a model on a part of the data.
 pub fn evaluate(
     config: &Config,
     model: &Model,
-    examples: &[Batch],
+    data: &dyn Batches,
+    part: Part,
     setting: &Setting,
 ) -> Result<Evaluation> {
     let settings = &config.train;
-    let numbers: Vec<usize> = (0..examples.len()).collect();
     let (mut predictions, mut truths) = (Vec::new(), Vec::new());
     let (mut sum, mut count) = (0.0, 0.0);
     let fused = settings.fused && model.backbone.is_fused();
-    ahead(examples, fused, numbers.chunks(settings.batch_size), |batch| {
+    data.part(part, settings, fused, &mut |batch, goal| {
         check(setting.monitor)?;
         let pass = Pass::eval(&model.parameters).limited(setting.limit);
         let pass = pass.by(setting.team).fused(settings.fused);
-        let prediction = model.backbone.forward(&pass, &batch)?;
+        let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
         let numbers = values(prediction.clone());
-        let targets = targets(settings, &batch, || numbers.clone())?;
+        let targets = targets(settings, batch, goal, || numbers.clone())?;
         let loss = f64::from(values(settings.loss.of(prediction, &targets)?)[0]);
         sum += loss * targets.len() as f64;
         count += targets.len() as f64;
@@ -375,22 +334,10 @@ fn metric(config: &Config, predictions: &[f32], truths: &[Values]) -> Result<f64
     metric.compute(predictions, outputs, &all[..])
 }
 
-fn diverged(
-    loss: f64,
-    norm: f64,
-    position: &Position,
-    order: &[usize],
-    settings: &TrainConfig,
-) -> Error {
-    let start = position.batch as usize * settings.batch_size;
-    let graphs: Vec<String> =
-        order.iter().skip(start).take(settings.batch_size).map(usize::to_string).collect();
+fn diverged(loss: f64, norm: f64, position: &Position, batch: &str) -> Error {
     Error::data(format!(
-        "the loss is {loss} and the gradient's length {norm} in step {} (epoch {}, batch {}, training graphs {}); \
-         the last checkpoint is from before. Lower the rate, set `train.clip_norm`, or look at these graphs",
-        position.step,
-        position.epoch,
-        position.batch,
-        graphs.join(", ")
+        "the loss is {loss} and the gradient's length {norm} in step {} (epoch {}, batch {}, {batch}); \
+         the last checkpoint is from before. Lower the rate, set `train.clip_norm`, or look at this batch",
+        position.step, position.epoch, position.batch,
     ))
 }

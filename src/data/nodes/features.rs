@@ -27,6 +27,30 @@ impl Features {
         }
     }
 
+    /// Divides every row by its sum, where that is not 0.
+    pub fn normalise(&mut self) {
+        let divide = |row: &mut [f32]| {
+            let sum: f32 = row.iter().sum();
+            if sum != 0.0 {
+                row.iter_mut().for_each(|value| *value /= sum);
+            }
+        };
+        match self {
+            Features::None => {}
+            Features::Dense(matrix) => {
+                let mut values = matrix.values.to_floats();
+                values.chunks_mut(matrix.width.max(1)).for_each(divide);
+                matrix.values = Values::Float(values);
+            }
+            Features::Sparse(sparse) => {
+                for row in 0..sparse.rows() {
+                    let range = sparse.range(row);
+                    divide(&mut sparse.values[range]);
+                }
+            }
+        }
+    }
+
     /// The first number that is not finite: node and column.
     pub(super) fn not_finite(&self) -> Option<(usize, usize)> {
         match self {
@@ -206,6 +230,22 @@ mod tests {
         assert_eq!(new(&[3, 0, 3]).unwrap_err().to_string(), "row 1: column 3 occurs twice");
         assert!(Sparse::new(4, vec![0, 2, 1], vec![0], vec![1.0]).is_err());
         assert!(Sparse::new(4, vec![], vec![], vec![]).is_err());
+    }
+
+    #[test]
+    fn rows_are_divided_by_their_sums() {
+        let sparse = Sparse::new(3, vec![0, 2, 2, 3], vec![0, 2, 1], vec![1.0, 3.0, 5.0]).unwrap();
+        let dense = sparse.to_dense(MemoryLimit::NONE).unwrap();
+        let expected = [0.25, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        for mut features in [Features::Sparse(sparse), Features::Dense(dense)] {
+            features.normalise();
+            let found = match features {
+                Features::Sparse(sparse) => sparse.to_dense(MemoryLimit::NONE).unwrap(),
+                Features::Dense(dense) => dense,
+                Features::None => panic!(),
+            };
+            assert_eq!(found.values.to_floats(), expected);
+        }
     }
 
     #[test]

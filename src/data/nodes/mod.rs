@@ -115,6 +115,21 @@ impl NodeSet {
         })
     }
 
+    /// The split for a seed: `{seed}` in `name` stands for it, or for its remainder where that many splits
+    /// of such names come with the set. So `{seed}` goes through ten given splits, and `random-{seed}` draws one for every seed.
+    ///
+    /// # Errors
+    /// As [`NodeSet::split`].
+    pub fn split_of_seed(&self, name: &str, seed: u64) -> Result<Split> {
+        if !name.contains("{seed}") {
+            return self.split(name);
+        }
+        let filled = |number: u64| name.replace("{seed}", &number.to_string());
+        let is_given = |name: String| self.splits.iter().any(|split| split.name == name);
+        let given = (0..).take_while(|&number| is_given(filled(number))).count() as u64;
+        self.split(&filled(seed.checked_rem(given).unwrap_or(seed)))
+    }
+
     /// The same with `class` for every node whose class is unknown.
     ///
     /// PyTorch Geometric gives class 0 to the 15 nodes of CiteSeer that have no row in its files, and the split `paper`

@@ -12,6 +12,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::draft::{Draft, labels, matrix};
 use super::{Features, NodeSet, Split, table};
 use crate::data::numpy::Array;
@@ -20,18 +22,35 @@ use crate::error::Context as _;
 use crate::{Error, MemoryLimit, Result};
 
 /// Where the parts of a set lie.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Own {
     /// Edges.
     pub edges: PathBuf,
     /// Whether an edge means one direction, from its first node to its second.
+    #[serde(default)]
     pub directed: bool,
     /// Features of nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<PathBuf>,
     /// Classes or labels of nodes.
     pub targets: PathBuf,
     /// Splits.
+    #[serde(default)]
     pub splits: Vec<PathBuf>,
+}
+
+impl Own {
+    /// The same with paths inside `folder`.
+    pub fn inside(&self, folder: &Path) -> Own {
+        Own {
+            edges: folder.join(&self.edges),
+            directed: self.directed,
+            features: self.features.as_ref().map(|path| folder.join(path)),
+            targets: folder.join(&self.targets),
+            splits: self.splits.iter().map(|path| folder.join(path)).collect(),
+        }
+    }
 }
 
 /// Loads a set that is not in the list.

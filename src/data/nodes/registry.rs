@@ -147,6 +147,14 @@ pub fn by_name(name: &str) -> Result<&'static Entry> {
 }
 
 impl Entry {
+    /// The split of the paper's protocol as a name for a seed, `{seed}` in place of the seed.
+    pub fn split(&self) -> String {
+        match self.protocol {
+            "0 to 9" => "{seed}".to_string(),
+            protocol => protocol.replace("SEED", "{seed}"),
+        }
+    }
+
     /// Reads its files and checks them.
     ///
     /// # Errors

@@ -62,6 +62,32 @@ impl FeatureRows {
         FeatureRows { rows: matrix.rows(), width: matrix.width(), numbers }
     }
 
+    /// These rows, in that order.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn gather(&self, rows: &[u32]) -> FeatureRows {
+        let width = self.width;
+        let numbers = match &self.numbers {
+            Numbers::Dense(values) => {
+                let row = |&row: &u32| &values[row as usize * width..][..width];
+                Numbers::Dense(rows.iter().flat_map(row).copied().collect())
+            }
+            Numbers::Sparse { by_row, .. } => {
+                let mut some = Entries { offsets: vec![0], places: Vec::new(), values: Vec::new() };
+                for &row in rows {
+                    let range = by_row.offsets[row as usize]..by_row.offsets[row as usize + 1];
+                    some.places.extend_from_slice(&by_row.places[range.clone()]);
+                    some.values.extend_from_slice(&by_row.values[range]);
+                    some.offsets.push(some.places.len());
+                }
+                let by_column = some.transposed(width);
+                Numbers::Sparse { by_row: some, by_column }
+            }
+        };
+        FeatureRows { rows: rows.len(), width, numbers }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

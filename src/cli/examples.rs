@@ -1,0 +1,160 @@
+//! The set of an experiment: read, checked, made ready.
+
+use super::output::Output;
+use super::progress::Progress;
+use super::train::DataRecord;
+use crate::config::Config;
+use crate::data::Sample;
+use crate::data::nodes::{self, NodeSet};
+use crate::data::sets::{self, LoadOptions, Splits};
+use crate::nn::Batch;
+use crate::train::examples::{Examples, Prepared, examples};
+use crate::train::nodes::NodeGraph;
+use crate::train::{fit, run};
+use crate::{Error, MemoryLimit, Result};
+
+/// A set as it was read.
+pub(super) enum Loaded {
+    Graphs(Splits),
+    Nodes(Box<NodeSet>),
+}
+
+impl Loaded {
+    pub(super) fn read(config: &Config, limit: MemoryLimit) -> Result<Loaded> {
+        let path = config.data.path.clone();
+        if let Some(own) = &config.data.nodes {
+            let own = path.map_or_else(|| own.clone(), |folder| own.inside(&folder));
+            return Ok(Loaded::Nodes(Box::new(nodes::load_own(&own, limit)?)));
+        }
+        match nodes::find(&config.data.set).filter(|_| config.data.task.is_none()) {
+            None => load(config, limit).map(Loaded::Graphs),
+            Some(entry) => {
+                let options = LoadOptions { path, limit, ..LoadOptions::of_user() };
+                Ok(Loaded::Nodes(Box::new(entry.load(&options)?)))
+            }
+        }
+    }
+
+    /// Whether the experiment fits it.
+    pub(super) fn check(&self, config: &Config, limit: MemoryLimit) -> Result<()> {
+        match self {
+            Loaded::Graphs(splits) => fit::graphs(config, splits.task, limit),
+            Loaded::Nodes(set) => fit::nodes(config, set, limit),
+        }
+    }
+
+    pub(super) fn record(&self) -> DataRecord {
+        let (hash, label) = match self {
+            Loaded::Graphs(splits) => (&splits.hash, &splits.label),
+            Loaded::Nodes(set) => (&set.hash, &set.label),
+        };
+        DataRecord { hash: hash.clone(), label: label.clone() }
+    }
+
+    /// All of it made ready, with a bar.
+    pub(super) fn prepare(
+        self,
+        config: &Config,
+        limit: MemoryLimit,
+        output: &Output,
+    ) -> Result<Prepared> {
+        match self {
+            Loaded::Graphs(splits) => {
+                prepare_graphs(config, &splits, limit, output).map(Prepared::Graphs)
+            }
+            Loaded::Nodes(set) => {
+                let progress = Progress::new(0, "coarsening", output);
+                NodeGraph::new(config, *set, limit, &progress).map(Prepared::Nodes)
+            }
+        }
+    }
+}
+
+/// Rehearses the first seed, and makes sure that the others have something to learn from, too.
+pub(super) fn rehearse(
+    config: &Config,
+    examples: &Prepared,
+    seeds: impl Iterator<Item = u64>,
+    limit: MemoryLimit,
+) -> Result<()> {
+    for (number, seed) in seeds.enumerate() {
+        let examples = examples.of_seed(seed)?;
+        if number == 0 {
+            run::rehearse(config, examples.batches(), limit)?;
+        }
+    }
+    Ok(())
+}
+
+/// The graphs of an experiment.
+pub(super) fn load(config: &Config, limit: MemoryLimit) -> Result<Splits> {
+    let path = config.data.path.clone();
+    let options = LoadOptions { path, limit, ..LoadOptions::of_user() };
+    match config.data.task {
+        Some(task) => {
+            let Some(path) = options.path else {
+                return Err(Error::config(
+                    "key `data.task` is for a set of your own: say where it is with `data.path`",
+                ));
+            };
+            sets::load_own(&sets::Place::Folder(path), task, limit).map_err(|e| {
+                match e.is_config() {
+                    true => e.context("[data]"),
+                    false => e,
+                }
+            })
+        }
+        None => {
+            let own = match options.path {
+                Some(_) => "; for a set of your own, say what to predict with `data.task`",
+                None => "",
+            };
+            sets::by_name(&config.data.set)
+                .map_err(|e| Error::config(format!("key `data.set`: {e}{own}")))?
+                .load(&options)
+        }
+    }
+}
+
+/// All graphs made ready, with a bar.
+fn prepare_graphs(
+    config: &Config,
+    splits: &Splits,
+    limit: MemoryLimit,
+    output: &Output,
+) -> Result<Examples> {
+    let total = splits.parts().iter().map(|part| part.len() as u64).sum();
+    let progress = Progress::new(total, "graphs", output);
+    let mut first = 0;
+    let mut part = |name: &str, samples: &[Sample]| {
+        let made = prepare_part(config, name, samples, first, limit, &progress);
+        first += samples.len();
+        made
+    };
+    Ok(Examples {
+        train: part("train", &splits.train)?,
+        val: part("val", &splits.val)?,
+        test: part("test", &splits.test)?,
+    })
+}
+
+/// The graphs of one part made ready; `first` is the number of the first within the whole set.
+pub(super) fn prepare_part(
+    config: &Config,
+    name: &str,
+    samples: &[Sample],
+    first: usize,
+    limit: MemoryLimit,
+    progress: &Progress,
+) -> Result<Vec<Batch>> {
+    examples(config, samples, first, limit, progress).map_err(|e| match e.is_interrupted() {
+        true => e,
+        false => e.context(format!("{}, part `{name}`", place(config))),
+    })
+}
+
+/// What data is called in messages: its folder if it is given, else its name.
+pub(super) fn place(config: &Config) -> String {
+    let path = config.data.path.as_ref();
+    path.map_or_else(|| format!("set `{}`", config.data.set), |path| path.display().to_string())
+}
