@@ -140,15 +140,15 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "model.branch",
-        r#"{ layers = 2, dim, norm = "none" | "batch" | "layer", stem = false, mix = "sum" | "average" | "concat" }"#,
+        r#"{ layers = 2, dim, norm = "none" | "batch" | "layer", stem = false, mix = "sum" | "average" | "concat", weight, initial = false }"#,
         "two layers without norms, added",
         "the branch of message passing of node models, of the kind that `local` says",
     ),
     key(
         "model.clusters",
-        r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true }"#,
+        r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true, extra_map = true, nodes }"#,
         "means of the clusters of level 1",
-        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned",
+        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned, `nodes` for linformer",
     ),
     key(
         "model.degree_scale",

@@ -4,11 +4,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use burn::tensor::Tensor;
+
 use super::clusters::Clusters;
 use super::fused::lanes::Lanes;
 use super::ops::attention::Pairs;
 use super::ops::features::FeatureRows;
+use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
+use super::pass::positions;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
@@ -91,6 +95,18 @@ impl Batch {
         self.edges.sources.len()
     }
 
+    /// The rows of predictions that targets are of.
+    pub fn scored_rows(&self, prediction: Tensor<2>) -> Tensor<2> {
+        match &self.scored {
+            Some(rows) => {
+                let rows = rows.iter().map(|&row| i64::from(row)).collect();
+                let rows = positions(rows, &prediction.device());
+                prediction.select(0, rows)
+            }
+            None => prediction,
+        }
+    }
+
     /// Which rows belong together, after a check that all parts fit each other.
     pub fn structure(&self) -> Result<Arc<Structure>> {
         if let Some(structure) = &self.settled.0 {
@@ -170,11 +186,17 @@ impl Batch {
         ];
         for (what, count) in counts {
             if let Some(count) = count.filter(|&count| count != nodes) {
-                return Err(Error::data(format!("{what} are of {count} nodes, but there are {nodes}")));
+                return Err(Error::data(format!(
+                    "{what} are of {count} nodes, but there are {nodes}"
+                )));
             }
         }
-        if let Some(row) = self.scored.iter().flat_map(|rows| rows.iter()).find(|&&row| row as usize >= nodes) {
-            return Err(Error::data(format!("row {row} has a target, but there are only {nodes} nodes")));
+        if let Some(row) =
+            self.scored.iter().flat_map(|rows| rows.iter()).find(|&&row| row as usize >= nodes)
+        {
+            return Err(Error::data(format!(
+                "row {row} has a target, but there are only {nodes} nodes"
+            )));
         }
         if let Some(spectrum) = &self.spectrum {
             let Spectrum { frequencies, vectors, values, counts } = spectrum;
@@ -222,7 +244,9 @@ impl Batch {
             features.is_some() || clusters.is_some() || ids.is_some() || scored.is_some()
         };
         if batches.iter().any(one_graph) {
-            return Err(Error::data("batches of one large graph cannot be stacked; use them one by one"));
+            return Err(Error::data(
+                "batches of one large graph cannot be stacked; use them one by one",
+            ));
         }
         let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
         let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;
@@ -259,6 +283,8 @@ pub struct Structure {
     pub pairs: Arc<Pairs>,
     looped: OnceLock<[Arc<Groups>; 2]>,
     lanes: OnceLock<Arc<Lanes>>,
+    convolution: OnceLock<Arc<Propagation>>,
+    means: OnceLock<Arc<Propagation>>,
 }
 
 impl Structure {
@@ -281,12 +307,35 @@ impl Structure {
             pairs: Pairs::new(offsets, codes),
             looped: OnceLock::new(),
             lanes: OnceLock::new(),
+            convolution: OnceLock::new(),
+            means: OnceLock::new(),
         }
     }
 
     /// The graphs dealt to lanes, for the fused path.
     pub(super) fn lanes(&self) -> Arc<Lanes> {
         self.lanes.get_or_init(|| Arc::new(Lanes::new(self))).clone()
+    }
+
+    /// D^-1/2 (A + I) D^-1/2, with D the number of arcs that end at a node, plus 1; loops among the arcs are left out.
+    pub fn convolution(&self) -> &Arc<Propagation> {
+        self.convolution.get_or_init(|| {
+            let [sources, targets] = self.looped();
+            let scale: Vec<f32> = targets.sizes().map(|size| 1.0 / (size as f32).sqrt()).collect();
+            let ends = sources.of_row().iter().zip(targets.of_row());
+            let factors = ends.map(|(&u, &v)| scale[u as usize] * scale[v as usize]).collect();
+            Arc::new(Propagation::new(sources.clone(), targets.clone(), factors))
+        })
+    }
+
+    /// The mean over the arcs that end at a node; 0 where none does.
+    pub fn means(&self) -> &Arc<Propagation> {
+        self.means.get_or_init(|| {
+            let targets = &self.by_target;
+            let scale: Vec<f32> = targets.sizes().map(|size| 1.0 / size.max(1) as f32).collect();
+            let factors = targets.of_row().iter().map(|&v| scale[v as usize]).collect();
+            Arc::new(Propagation::new(self.by_source.clone(), targets.clone(), factors))
+        })
     }
 
     /// Arcs that are no loops, then a loop at every node: by where they start, by where they end.

@@ -19,13 +19,15 @@ use super::config::{BiasKind, Combine, ModelConfig, Unreachable};
 use super::layers::{Embedding, Linear};
 use super::parameters::{Init, Scope};
 use super::pass::Pass;
-use crate::distance::MaxDistance;
+use crate::distance::{Codebook, MaxDistance};
 use crate::{Error, Result};
 
 /// What distances mean, shared by all layers.
 #[derive(Clone, Debug)]
 pub struct Bias {
+    /// From the lowest level on.
     tables: Vec<Embedding>,
+    lowest: usize,
     shared: Option<Linear>,
     kind: BiasKind,
     combine: Combine,
@@ -35,15 +37,27 @@ pub struct Bias {
 }
 
 impl Bias {
-    /// The bias of a configuration, under `hdse`; none if there is to be none.
+    /// The bias of a configuration, under `hdse`, for pairs of nodes; none if there is to be none.
     pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Option<Bias>> {
-        if config.bias == BiasKind::None {
-            return Ok(None);
+        match config.bias {
+            BiasKind::None => Ok(None),
+            BiasKind::Linear | BiasKind::Mlp => Ok(Some(Bias::from_level(scope, config, 0)?)),
+            BiasKind::Scalar | BiasKind::Slope => Err(Error::config(format!(
+                "`bias = \"{}\"` is for attention to clusters, which {} has not; take mlp, linear or none",
+                format!("{:?}", config.bias).to_lowercase(),
+                config.backbone
+            ))),
         }
+    }
+
+    /// The bias of a configuration, under `hdse`, for distances of level `lowest` and above.
+    pub fn from_level(scope: &mut Scope, config: &ModelConfig, lowest: usize) -> Result<Bias> {
         let max_distance = config.max_distance.per_level(config.levels)?;
         let width = config.bias_dim.unwrap_or(config.dim);
         let mut scope = scope.at("hdse");
-        let tables = (0..=config.levels)
+        let levels = lowest..=config.levels;
+        let count = levels.clone().count();
+        let tables = levels
             .map(|level| {
                 let own = usize::from(config.unreachable == Unreachable::Own);
                 let rows = usize::from(max_distance.at(level)) + 1 + own;
@@ -51,20 +65,21 @@ impl Bias {
             })
             .collect();
         let inputs = match config.combine {
-            Combine::Concat => (config.levels + 1) * width,
+            Combine::Concat => count * width,
             Combine::Sum => width,
         };
         let shared = (config.combine, config.bias) != (Combine::Sum, BiasKind::Linear);
         let shared = shared.then(|| Linear::new(scope.at("proj"), inputs, width));
-        Ok(Some(Bias {
+        Ok(Bias {
             tables,
+            lowest,
             shared,
             kind: config.bias,
             combine: config.combine,
             max_distance,
             unreachable: config.unreachable,
             width,
-        }))
+        })
     }
 
     /// The map of one layer to its heads, under `hdse_map`.
@@ -80,13 +95,19 @@ impl Bias {
                  graphs, or set `bias = \"none\"`",
             ));
         };
-        let codebook = codes.codebook();
+        self.of_codebook(pass, codes.codebook())
+    }
+
+    /// The same for each row of a codebook, whose columns are levels from the lowest on.
+    pub fn of_codebook(&self, pass: &Pass, codebook: &Codebook) -> Result<Tensor<2>> {
         if codebook.width() < self.tables.len() {
             return Err(Error::data(format!(
-                "the distance bias uses levels 0 to {}, but graphs were encoded with {} level(s) \
-                 above the graph itself; encode with more `--levels`, or lower `levels`",
-                self.tables.len() - 1,
-                codebook.width() - 1
+                "the distance bias uses levels {} to {}, but there are distances of {} level(s) from {} on; \
+                 encode with more `--levels`, or lower `levels`",
+                self.lowest,
+                self.lowest + self.tables.len() - 1,
+                codebook.width(),
+                self.lowest
             )));
         }
         let rows = self.tables.iter().enumerate().map(|(level, table)| {
@@ -95,7 +116,7 @@ impl Bias {
         });
         let combined = match self.combine {
             Combine::Concat => Tensor::cat(rows.collect(), 1),
-            Combine::Sum => rows.reduce(|a, b| a + b).expect("level 0 is always there"),
+            Combine::Sum => rows.reduce(|a, b| a + b).expect("there is a level"),
         };
         let mapped = match &self.shared {
             Some(shared) => shared.forward(pass, combined),
@@ -104,9 +125,9 @@ impl Bias {
         Ok(if self.kind == BiasKind::Mlp { activation::relu(mapped) } else { mapped })
     }
 
-    /// The row of a level's table for a distance, 255 meaning unreachable.
+    /// The row of a table, the lowest level's first, for a distance, 255 meaning unreachable.
     fn row(&self, level: usize, distance: u8) -> u32 {
-        let clip = self.max_distance.at(level);
+        let clip = self.max_distance.at(self.lowest + level);
         match (distance, self.unreachable) {
             (u8::MAX, Unreachable::Own) => u32::from(clip) + 1,
             _ => u32::from(distance.min(clip)),

@@ -25,13 +25,19 @@ impl Clusters {
         Clusters { nodes: Groups::new(cluster_of, count), codes }
     }
 
+    /// `count` clusters that all nodes belong to alike.
+    pub(super) fn whole(nodes: usize, count: usize) -> Clusters {
+        Clusters { nodes: Groups::new(vec![0; nodes], count), codes: None }
+    }
+
     /// The clusters of high-level distances, with these.
     pub fn of(distances: &HighLevel, levels: usize) -> Clusters {
         let count = distances.num_clusters();
         let tables: Vec<&[u8]> =
             (distances.level()..=levels).map(|level| distances.table(level)).collect();
-        let tuples: Vec<u8> =
-            (0..count * count).flat_map(|pair| tables.iter().map(move |table| table[pair])).collect();
+        let tuples: Vec<u8> = (0..count * count)
+            .flat_map(|pair| tables.iter().map(move |table| table[pair]))
+            .collect();
         let codes = Codes::from_tuples(&tuples, tables.len());
         Clusters::new(distances.cluster_of().to_vec(), count, Some(codes))
     }
@@ -83,8 +89,14 @@ mod tests {
         let clusters = Clusters::of(&distances, 2);
         let codes = clusters.codes().unwrap();
         let tuple = |a: usize, b: usize| codes.codebook().row(codes.get(a * 4 + b));
-        assert_eq!((tuple(0, 3), tuple(0, 1), tuple(2, 2)), (&[3, 1][..], &[1, 0][..], &[0, 0][..]));
+        assert_eq!(
+            (tuple(0, 3), tuple(0, 1), tuple(2, 2)),
+            (&[3, 1][..], &[1, 0][..], &[0, 0][..])
+        );
         let some = clusters.with_nodes(vec![3, 3]);
-        assert_eq!((some.len(), some.nodes().rows(3), some.nodes().rows(0)), (4, &[0, 1][..], &[][..]));
+        assert_eq!(
+            (some.len(), some.nodes().rows(3), some.nodes().rows(0)),
+            (4, &[0, 1][..], &[][..])
+        );
     }
 }

@@ -320,7 +320,7 @@ pub enum Local {
 }
 
 /// The branch of message passing beside a global one. Layers are joined by normalisation, ReLU and dropout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BranchConfig {
     /// Number of layers.
@@ -335,11 +335,24 @@ pub struct BranchConfig {
     pub stem: bool,
     /// How both branches become one.
     pub mix: Mix,
+    /// The share of this branch where states are added up; both in full if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// Whether every layer reads what a first linear map made, too (`sgformer` for large graphs).
+    pub initial: bool,
 }
 
 impl Default for BranchConfig {
     fn default() -> Self {
-        BranchConfig { layers: 2, dim: None, norm: Norm::None, stem: false, mix: Mix::Sum }
+        BranchConfig {
+            layers: 2,
+            dim: None,
+            norm: Norm::None,
+            stem: false,
+            mix: Mix::Sum,
+            weight: None,
+            initial: false,
+        }
     }
 }
 
@@ -373,8 +386,9 @@ pub enum Mix {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterConfig {
-    /// How nodes become clusters.
-    pub projection: Projection,
+    /// How nodes become clusters; by coarsening in `goat`, not at all in `sgformer` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub projection: Option<Projection>,
     /// The level of the hierarchy whose clusters are attended to.
     pub level: usize,
     /// How many clusters, where they are learned.
@@ -388,18 +402,25 @@ pub struct ClusterConfig {
     pub input: GlobalInput,
     /// Whether a feed-forward network follows the attention in each layer.
     pub feed_forward: bool,
+    /// Whether queries are mapped twice, as the released code does.
+    pub extra_map: bool,
+    /// Nodes of the graph, for a learned matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
 }
 
 impl Default for ClusterConfig {
     fn default() -> Self {
         ClusterConfig {
-            projection: Projection::Coarsening,
+            projection: None,
             level: 1,
             count: None,
             size_prior: true,
             pooling: Pooling::Mean,
             input: GlobalInput::Network,
             feed_forward: true,
+            extra_map: true,
+            nodes: None,
         }
     }
 }
@@ -465,6 +486,13 @@ pub enum Head {
     Plain(usize),
 }
 
+impl ClusterConfig {
+    /// How nodes become clusters where there are clusters.
+    pub fn projection(&self) -> Projection {
+        self.projection.unwrap_or_default()
+    }
+}
+
 impl ModelConfig {
     /// Checks what every backbone needs.
     pub fn check(&self) -> Result<()> {
@@ -506,6 +534,7 @@ impl ModelConfig {
             ("branch.layers", self.branch.layers, 1 << 12),
             ("branch.dim", self.branch.dim.unwrap_or(1), WIDE),
             ("clusters.count", self.clusters.count.unwrap_or(1), MANY),
+            ("clusters.nodes", self.clusters.nodes.unwrap_or(1), 1 << 31),
         ];
         let counts = nodes.iter().map(|&count| ("node", count, MANY));
         let counts = counts.chain(arcs.iter().map(|&count| ("edge", count, MANY)));
@@ -533,6 +562,11 @@ impl ModelConfig {
                     "`{key}` is {rate}; it is a probability, from 0 to 1"
                 )));
             }
+        }
+        if let Some(weight) = self.branch.weight.filter(|weight| !(0.0..=1.0).contains(weight)) {
+            return Err(Error::config(format!(
+                "`branch.weight` is {weight}; it is a share, from 0 to 1"
+            )));
         }
         if let Some((columns, of)) = self.node.reals()
             && columns > of

@@ -23,6 +23,7 @@ use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
 use super::message::{Gat, GatedGcn, Gcn, Gine, Pna, PnaShape, Sage};
 use super::parameters::Scope;
 use super::pass::Pass;
+use super::states::States;
 use super::{Backbone, BackboneEntry, record_bias};
 use crate::{Error, Result};
 
@@ -302,9 +303,9 @@ impl LocalLayer {
     ) -> (Tensor<2>, Option<Tensor<2>>) {
         const ARCS: &str = "checked when the model was made";
         match self {
-            Self::Gcn(layer) => (layer.forward(pass, structure, x), e),
-            Self::Sage(layer) => (layer.forward(pass, structure, x), e),
-            Self::Gat(layer) => (layer.forward(pass, structure, x), e),
+            Self::Gcn(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
+            Self::Sage(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
+            Self::Gat(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
             Self::Gine(layer) => (layer.forward(pass, structure, x, e.clone().expect(ARCS)), e),
             Self::Pna(layer) => (layer.forward(pass, structure, x, e.clone()), e),
             Self::GatedGcn(layer) => {

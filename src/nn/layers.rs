@@ -2,6 +2,7 @@
 
 use burn::tensor::{Tensor, activation};
 
+use super::ops::dense::linear;
 use super::ops::norm::normalise;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
@@ -34,10 +35,24 @@ impl Linear {
         Linear { weight, bias: Some(scope.parameter("bias", &[outputs], Init::Constant(0.0))) }
     }
 
+    /// Weight and bias of a map that has both.
+    ///
+    /// # Panics
+    /// If it has no bias.
+    pub(super) fn params(&self, pass: &Pass) -> (Tensor<2>, Tensor<1>) {
+        (pass.param(self.weight), pass.param(self.bias.expect("a map with a bias")))
+    }
+
     /// `[rows, inputs]` → `[rows, outputs]`.
     pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
         let bias = self.bias.map(|bias| pass.param::<1>(bias));
         project(x, pass.param(self.weight), bias)
+    }
+
+    /// The same for many rows: by our own products, shared out among the team.
+    pub fn of_many(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        let bias = self.bias.map(|bias| pass.param::<1>(bias));
+        linear(pass, x, pass.param(self.weight), bias)
     }
 }
 

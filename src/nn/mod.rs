@@ -44,10 +44,14 @@
 mod attention;
 mod batch;
 mod bias;
+mod branch;
 mod clusters;
+mod codebook;
 pub mod config;
 mod encoder;
 pub mod fused;
+pub mod gnn;
+pub mod goat;
 pub mod gps;
 pub mod gt;
 mod head;
@@ -57,6 +61,8 @@ mod ops;
 mod parameters;
 mod pass;
 mod prepare;
+pub mod sgformer;
+mod states;
 
 pub use attention::MultiHead;
 pub use batch::{Batch, Settled, Spectrum, Structure};
@@ -71,6 +77,7 @@ pub use ops::softplus::softplus;
 pub use parameters::{Builder, Entry, Init, Param, Parameters, Scope};
 pub use pass::{Mode, Pass, Statistics, Traced, cpu, matrix, values, vector};
 pub use prepare::prepare;
+pub use states::States;
 
 use std::path::Path;
 
@@ -85,6 +92,11 @@ use crate::{Error, Result};
 pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `[graphs or nodes, outputs]`.
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>>;
+
+    /// Whether it reads the clusters of a batch.
+    fn attends_to_clusters(&self) -> bool {
+        false
+    }
 
     /// Whether its layers can run as one operation.
     fn is_fused(&self) -> bool {
@@ -106,7 +118,8 @@ pub struct BackboneEntry {
 }
 
 /// Every backbone.
-pub const ALL: &[BackboneEntry] = &[gps::ENTRY, gt::ENTRY];
+pub const ALL: &[BackboneEntry] =
+    &[gps::ENTRY, gt::ENTRY, goat::ENTRY, gnn::GCN, gnn::SAGE, gnn::GAT, gnn::MLP, sgformer::ENTRY];
 
 /// The backbone called `name`.
 ///

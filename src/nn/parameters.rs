@@ -273,6 +273,11 @@ impl Scope<'_> {
         self.add(name, shape, Init::Constant(value), false)
     }
 
+    /// A running statistic that does not start with the same number everywhere.
+    pub fn statistic_from(&mut self, name: &str, shape: &[usize], init: Init) -> Param {
+        self.add(name, shape, init, false)
+    }
+
     fn add(&mut self, name: &str, shape: &[usize], init: Init, trained: bool) -> Param {
         let key = blake3::hash(format!("{}{name}", self.key).as_bytes());
         let [first, ..] = key.as_bytes().as_chunks::<8>().0 else {

@@ -280,13 +280,13 @@ impl Stack {
         let local = &mut kept.local;
         let drop = tosses(coins.local.as_ref(), &space.firsts[0]);
         let out = fit(&mut local.out, count);
-        activate(simd, &kept.x[..count], (&local.update[..count], node), drop, out);
+        activate(simd, Some(&kept.x[..count]), (&local.update[..count], node), drop, out);
         self.share(workspace, clock, own.number, Place::Local, &local.out[..count]);
         if number + 1 < self.network.layers.len() {
             clock.to(Kind::Norm);
             let drop = tosses(coins.edge.as_ref(), &space.firsts[2]);
             let next = fit(&mut space.temporary[0], arcs);
-            activate(simd, &local.arcs[..arcs], (&local.second[..arcs], edge), drop, next);
+            activate(simd, Some(&local.arcs[..arcs]), (&local.second[..arcs], edge), drop, next);
             let next = &mut space.layers[self.kept(number + 1)].local.arcs;
             std::mem::swap(next, &mut space.temporary[0]);
         }

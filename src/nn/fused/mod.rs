@@ -29,14 +29,14 @@ mod gated_gcn;
 mod gine;
 pub(super) mod lanes;
 pub(super) mod network;
-mod norm;
-mod product;
+pub(super) mod norm;
+pub(super) mod product;
 pub(crate) mod profile;
 mod stack;
 mod team;
 #[cfg(test)]
 mod tests;
-mod weights;
+pub(super) mod weights;
 
 pub use team::Team;
 

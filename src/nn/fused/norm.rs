@@ -64,25 +64,31 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Puts together means and sums of squared deviations of the lanes (Chan, Golub & LeVeque 1983).
+    /// Puts together means and sums of squared deviations of the lanes.
     pub fn of_lanes(exchange: &Exchange, width: usize, counts: &[usize]) -> Statistics {
-        let rows: f64 = counts.iter().sum::<usize>() as f64;
-        let mut mean = vec![0.0; width];
-        exchange.each(|lane, numbers| {
+        Statistics::of_parts(width, |tell| {
             // Without arcs, a lane has put nothing.
-            if counts[lane] > 0 {
-                let share = counts[lane] as f64 / rows;
-                mean.iter_mut().zip(&numbers[..width]).for_each(|(sum, own)| *sum += own * share);
-            }
-        });
-        let mut variance = vec![0.0; width];
-        exchange.each(|lane, numbers| {
-            if counts[lane] > 0 {
-                let count = counts[lane] as f64;
-                let (means, squares) = numbers.split_at(width);
-                for (c, sum) in variance.iter_mut().enumerate() {
-                    *sum += (squares[c] + count * (means[c] - mean[c]).powi(2)) / rows;
+            exchange.each(|lane, numbers| {
+                if counts[lane] > 0 {
+                    tell(counts[lane], numbers);
                 }
+            });
+        })
+    }
+
+    /// Puts together means and sums of squared deviations of parts, which `each` tells with their numbers of rows
+    /// (Chan, Golub & LeVeque 1983).
+    pub fn of_parts(width: usize, each: impl Fn(&mut dyn FnMut(usize, &[f64]))) -> Statistics {
+        let (mut rows, mut mean, mut variance) = (0.0, vec![0.0; width], vec![0.0; width]);
+        each(&mut |count, _| rows += count as f64);
+        each(&mut |count, numbers| {
+            let share = count as f64 / rows;
+            mean.iter_mut().zip(&numbers[..width]).for_each(|(sum, own)| *sum += own * share);
+        });
+        each(&mut |count, numbers| {
+            let (means, squares) = numbers.split_at(width);
+            for (c, sum) in variance.iter_mut().enumerate() {
+                *sum += (squares[c] + count as f64 * (means[c] - mean[c]).powi(2)) / rows;
             }
         });
         Statistics { mean, variance, rows }
@@ -414,23 +420,23 @@ impl RowWise for Back<'_> {
     }
 }
 
-/// x + drop(relu(s · factor + shift)): what GatedGCN does after its BatchNorms.
+/// x + drop(relu(s · factor + shift)), as GatedGCN does after its BatchNorms; without x where there is none.
 pub fn activate(
     simd: Simd,
-    x: &[f32],
+    x: Option<&[f32]>,
     (s, affine): (&[f32], &Affine),
     tosses: Option<Tosses>,
     out: &mut [f32],
 ) {
     let width = affine.width();
-    assert_eq!([x.len(), s.len()], [out.len(); 2]);
+    assert_eq!([x.map_or(out.len(), <[f32]>::len), s.len()], [out.len(); 2]);
     let rows = out.len() / width;
     assert!(tosses.is_none_or(|tosses| tosses.firsts.len() >= rows), "coins for each row");
     simd.run(Rows { rows, width, each: Activate { x, s, affine, tosses, out } });
 }
 
 struct Activate<'a> {
-    x: &'a [f32],
+    x: Option<&'a [f32]>,
     s: &'a [f32],
     affine: &'a Affine,
     tosses: Option<Tosses<'a>>,
@@ -448,7 +454,10 @@ impl RowWise for Activate<'_> {
             if let Some(tosses) = &self.tosses {
                 y = tosses.toss(row, column, y);
             }
-            y.add(at(self.x)).store(self.out.as_mut_ptr().add(place));
+            if let Some(x) = self.x {
+                y = y.add(at(x));
+            }
+            y.store(self.out.as_mut_ptr().add(place));
         }
     }
 }

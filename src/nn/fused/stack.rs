@@ -12,7 +12,7 @@ use super::norm::{Affine, Exchange, Statistics};
 use super::product::Tosses;
 use super::team::{Member, Team};
 use crate::nn::layers::Dropout;
-use crate::nn::ops::Operation;
+use crate::nn::ops::{self, Operation};
 use crate::nn::parameters::Parameters;
 use crate::rng::Coins;
 use crate::simd::Simd;
@@ -309,12 +309,8 @@ impl Operation<4> for Stack {
         (self.compute(Inputs { nodes, arcs, bias, positions }), ())
     }
 
-    fn backward(
-        &self,
-        [nodes, arcs, bias, positions]: [&[f32]; 4],
-        (): &(),
-        by_out: &[f32],
-    ) -> [Vec<f32>; 4] {
+    fn backward(&self, kept: ops::Kept<'_, (), 4>, by_out: &[f32]) -> [Vec<f32>; 4] {
+        let [nodes, arcs, bias, positions] = kept.inputs;
         let inputs = Inputs { nodes, arcs, bias, positions };
         let Gradients { nodes, arcs, bias, positions, parameters } =
             self.differentiate(inputs, by_out);

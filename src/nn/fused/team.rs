@@ -93,6 +93,34 @@ impl Team {
         self.run(count, |member| work(member.share(count)));
     }
 
+    /// Hands one thing after another to whichever member is free.
+    pub(crate) fn each<T: Send>(
+        &self,
+        things: impl IntoIterator<Item = T>,
+        work: impl Fn(T) + Sync,
+    ) {
+        let things: Vec<Mutex<Option<T>>> =
+            things.into_iter().map(|thing| Mutex::new(Some(thing))).collect();
+        let next = AtomicUsize::new(0);
+        self.run(things.len(), |_| {
+            while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
+                unpoisoned(thing.lock()).take().into_iter().for_each(&work);
+            }
+        });
+    }
+
+    /// Hands pieces of rows of `width` numbers, with the number of their first row, to whichever member is free.
+    pub(crate) fn share_rows(
+        &self,
+        rows: &mut [f32],
+        width: usize,
+        work: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
+        let piece = (rows.len() / width.max(1)).div_ceil(PIECES).max(SHORTEST);
+        let pieces = rows.chunks_mut(piece * width.max(1)).enumerate();
+        self.each(pieces, |(number, rows)| work(number * piece, rows));
+    }
+
     /// Memory of an earlier run, of the same network if there is some.
     pub(super) fn take(&self, network: &Arc<Network>) -> Workspace {
         let mut spare = unpoisoned(self.spare.lock());
@@ -263,6 +291,10 @@ struct Barrier {
     round: AtomicUsize,
     broken: AtomicBool,
 }
+
+/// Pieces that rows are cut into, and how short they may be.
+const PIECES: usize = 64;
+const SHORTEST: usize = 16;
 
 /// How much memory is kept: for a model, and for another that takes turns with it.
 const SPARE: usize = 2;

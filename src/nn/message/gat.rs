@@ -9,6 +9,7 @@ use crate::nn::layers::{Dropout, Linear};
 use crate::nn::ops::rows::{gather, max, sum};
 use crate::nn::parameters::{Init, Param, Scope};
 use crate::nn::pass::Pass;
+use crate::nn::states::States;
 
 /// The layer; parameters `att_src`, `att_dst`, `bias`, `lin.weight`.
 #[derive(Clone, Debug)]
@@ -39,10 +40,10 @@ impl Gat {
     }
 
     /// `[nodes, inputs]` → `[nodes, heads × width]`.
-    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
         let [sources, targets] = structure.looped();
         let (heads, width, arcs) = (self.heads, self.width, sources.of_row().len());
-        let mapped = self.map.forward(pass, x); // [nodes, heads × width]
+        let mapped = x.through(pass, &self.map); // [nodes, heads × width]
         let nodes = mapped.dims()[0];
         let score = |vector: Param| -> Tensor<2> {
             let products = mapped.clone().reshape([nodes, heads, width]) * pass.param::<3>(vector);

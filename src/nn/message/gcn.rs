@@ -4,10 +4,12 @@
 use burn::tensor::Tensor;
 
 use crate::nn::batch::Structure;
-use crate::nn::layers::Linear;
-use crate::nn::ops::rows::{gather, sum};
+use crate::nn::layers::{Dropout, Linear};
+use crate::nn::ops::propagate::propagate;
+use crate::nn::ops::rectify::rectified;
 use crate::nn::parameters::{Init, Param, Scope};
-use crate::nn::pass::{Pass, matrix};
+use crate::nn::pass::Pass;
+use crate::nn::states::States;
 
 /// The layer; parameters `lin.weight` and `bias`.
 #[derive(Clone, Debug)]
@@ -25,14 +27,20 @@ impl Gcn {
     }
 
     /// `[nodes, inputs]` → `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
-        let [sources, targets] = structure.looped();
-        let scale: Vec<f32> = targets.sizes().map(|size| 1.0 / (size as f32).sqrt()).collect();
-        let ends = sources.of_row().iter().zip(targets.of_row());
-        let factors: Vec<f32> =
-            ends.map(|(&u, &v)| scale[u as usize] * scale[v as usize]).collect();
-        let factors = matrix(factors, [sources.of_row().len(), 1], pass.device());
-        let messages = gather(pass, sources, self.map.forward(pass, x)) * factors;
-        sum(pass, targets, messages) + pass.param::<1>(self.bias).unsqueeze()
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
+        let mixed = propagate(pass, structure.convolution(), x.through(pass, &self.map));
+        mixed + pass.param::<1>(self.bias).unsqueeze()
+    }
+
+    /// drop(relu(·)) of it.
+    pub fn activated(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        x: &States,
+        dropout: Dropout,
+    ) -> Tensor<2> {
+        let mixed = propagate(pass, structure.convolution(), x.through(pass, &self.map));
+        rectified(pass, mixed, pass.param(self.bias), dropout)
     }
 }

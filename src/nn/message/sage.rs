@@ -3,12 +3,12 @@
 
 use burn::tensor::Tensor;
 
-use super::mean;
 use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
-use crate::nn::ops::rows::gather;
+use crate::nn::ops::propagate::propagate;
 use crate::nn::parameters::{Init, Scope};
 use crate::nn::pass::Pass;
+use crate::nn::states::States;
 
 /// The layer; parameters `lin_l` (with bias) and `lin_r` (without).
 #[derive(Clone, Debug)]
@@ -26,9 +26,19 @@ impl Sage {
     }
 
     /// `[nodes, inputs]` → `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, structure: &Structure, x: Tensor<2>) -> Tensor<2> {
-        let messages = gather(pass, &structure.by_source, x.clone());
-        let means = mean(pass, &structure.by_target, messages);
-        self.neighbours.forward(pass, means) + self.own.forward(pass, x)
+    pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
+        let own = x.through(pass, &self.own);
+        let arcs = structure.means();
+        let neighbours = match x {
+            States::Made(x) => self.neighbours.of_many(pass, propagate(pass, arcs, x.clone())),
+            // The mean of what is mapped is the map of the mean, and features may be many.
+            States::Given(_) => {
+                let mapped = x.project(pass, pass.param(self.neighbours.weight), None);
+                let bias = self.neighbours.bias.map(|bias| pass.param::<1>(bias).unsqueeze());
+                let means = propagate(pass, arcs, mapped);
+                bias.map_or_else(|| means.clone(), |bias| means.clone() + bias)
+            }
+        };
+        neighbours + own
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
-use super::{Operation, apply};
+use super::{Kept, Operation, apply};
 use crate::nn::pass::{Pass, positions, values, vector};
 
 /// All ordered pairs of nodes inside every graph: row by row, graph after graph.
@@ -255,8 +255,7 @@ impl Operation<4> for Attention {
 
     fn backward(
         &self,
-        [query, key, value, table]: [&[f32]; 4],
-        weights: &Vec<f32>,
+        Kept { inputs: [query, key, value, table], saved: weights, .. }: Kept<'_, Vec<f32>, 4>,
         gradient: &[f32],
     ) -> [Vec<f32>; 4] {
         let mut by_query = vec![0.0; query.len()];

@@ -1,17 +1,21 @@
 //! Linear maps of features that are given: dense, or with sparse rows.
 //!
 //! Features get no derivative, and bags of words are zeros but for a percent. So y = X Wᵀ + b is a sum of a few columns
-//! of W for each node, and the derivative by a column of W a sum over the nodes that have it; the latter needs the
-//! transpose of X, which is made once.
+//! of W for each node, and the derivative by a column of W a sum over the nodes that have it: both are
+//! [propagation](super::propagate), from features to nodes and back.
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::{Operation, apply};
+use super::dense::{add_columns, map_rows, restrided, weight_gradient};
+use super::propagate::Lines;
+use super::{Kept, Operation, apply};
 use crate::data::nodes::Sparse;
-use crate::nn::layers::{Linear, project};
+use crate::nn::fused::Team;
+use crate::nn::layers::project;
 use crate::nn::pass::{Pass, matrix};
+use crate::simd::{Simd, padded};
 
 /// Features of nodes, one row each.
 #[derive(Debug)]
@@ -23,41 +27,12 @@ pub struct FeatureRows {
 
 #[derive(Debug)]
 enum Numbers {
+    /// Rows padded with zeros to whole vectors.
     Dense(Vec<f32>),
-    Sparse { by_row: Entries, by_column: Entries },
-}
-
-/// Entries of a sparse matrix, row by row, or column by column.
-#[derive(Debug)]
-struct Entries {
-    offsets: Vec<usize>,
-    places: Vec<u32>,
-    values: Vec<f32>,
-}
-
-impl Entries {
-    fn line(&self, line: usize) -> impl Iterator<Item = (usize, f32)> + '_ {
-        let range = self.offsets[line]..self.offsets[line + 1];
-        let places = self.places[range.clone()].iter().map(|&place| place as usize);
-        places.zip(self.values[range].iter().copied())
-    }
-
-    fn transposed(&self, columns: usize) -> Entries {
-        let mut offsets = vec![0; columns + 1];
-        self.places.iter().for_each(|&column| offsets[column as usize + 1] += 1);
-        for column in 0..columns {
-            offsets[column + 1] += offsets[column];
-        }
-        let mut next = offsets.clone();
-        let (mut places, mut values) = (vec![0; self.places.len()], vec![0.0; self.places.len()]);
-        for row in 0..self.offsets.len() - 1 {
-            for (column, value) in self.line(row) {
-                (places[next[column]], values[next[column]]) = (row as u32, value);
-                next[column] += 1;
-            }
-        }
-        Entries { offsets, places, values }
-    }
+    Sparse {
+        by_row: Lines,
+        by_column: Lines,
+    },
 }
 
 impl FeatureRows {
@@ -67,15 +42,20 @@ impl FeatureRows {
     /// If the last row is not complete.
     pub fn dense(width: usize, values: Vec<f32>) -> FeatureRows {
         assert!(width > 0 && values.len().is_multiple_of(width), "complete rows");
-        FeatureRows { rows: values.len() / width, width, numbers: Numbers::Dense(values) }
+        let rows = values.len() / width;
+        FeatureRows {
+            rows,
+            width,
+            numbers: Numbers::Dense(restrided(&values, width, padded(width)).into_owned()),
+        }
     }
 
     /// Rows of which most numbers are 0.
     pub fn sparse(matrix: &Sparse) -> FeatureRows {
-        let by_row = Entries {
+        let by_row = Lines {
             offsets: matrix.offsets().iter().map(|&offset| offset as usize).collect(),
-            places: matrix.columns().to_vec(),
-            values: matrix.values().to_vec(),
+            nodes: matrix.columns().to_vec(),
+            factors: matrix.values().to_vec(),
         };
         let by_column = by_row.transposed(matrix.width());
         let numbers = Numbers::Sparse { by_row, by_column };
@@ -121,7 +101,9 @@ impl FeatureRows {
     /// All numbers of all rows.
     pub fn to_dense(&self) -> Vec<f32> {
         match &self.numbers {
-            Numbers::Dense(values) => values.clone(),
+            Numbers::Dense(values) => {
+                restrided(values, padded(self.width), self.width).into_owned()
+            }
             Numbers::Sparse { by_row, .. } => {
                 let mut all = vec![0.0; self.rows * self.width];
                 for (row, all) in all.chunks_exact_mut(self.width).enumerate() {
@@ -131,4 +113,123 @@ impl FeatureRows {
             }
         }
     }
+}
+
+/// X Wᵀ + b: `[rows, outputs]`.
+///
+/// # Panics
+/// If the map has not as many inputs as there are features.
+pub fn map(
+    pass: &Pass,
+    features: &Arc<FeatureRows>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<2> {
+    let [outputs, inputs] = weight.dims();
+    assert_eq!(inputs, features.width, "a weight for each feature");
+    let composed = |weight: Tensor<2>, bias: Option<Tensor<1>>| {
+        let x = matrix(features.to_dense(), [features.rows, features.width], pass.device());
+        project(x, weight, bias)
+    };
+    if pass.is_composed() {
+        return composed(weight, bias);
+    }
+    let kernel = Arc::new(MapFeatures {
+        features: features.clone(),
+        outputs,
+        biased: bias.is_some(),
+        simd: pass.simd(),
+        team: pass.team().clone(),
+    });
+    let row = match &bias {
+        Some(bias) => bias.clone().unsqueeze(),
+        None => Tensor::zeros([1, outputs], pass.device()),
+    };
+    apply(&kernel, [weight, row]).unwrap_or_else(|[weight, _]| composed(weight, bias))
+}
+
+#[derive(Debug)]
+struct MapFeatures {
+    features: Arc<FeatureRows>,
+    outputs: usize,
+    biased: bool,
+    simd: Simd,
+    team: Arc<Team>,
+}
+
+impl MapFeatures {
+    fn bias<'a>(&self, bias: &'a [f32]) -> &'a [f32] {
+        if self.biased { bias } else { &[] }
+    }
+}
+
+impl Operation<2> for MapFeatures {
+    type Saved = ();
+
+    fn shape(&self, _: [[usize; 2]; 2]) -> [usize; 2] {
+        [self.features.rows, self.outputs]
+    }
+
+    fn forward(&self, [weight, bias]: [&[f32]; 2]) -> (Vec<f32>, ()) {
+        let (by, width) = ((&*self.team, self.simd), self.features.width);
+        let bias = self.bias(bias);
+        let y = match &self.features.numbers {
+            Numbers::Dense(x) => {
+                let weight = restrided(weight, width, padded(width));
+                map_rows(by, [&weight, bias], (x, padded(width)))
+            }
+            Numbers::Sparse { by_row, .. } => {
+                let columns = transposed(weight, width);
+                let mut y = by_row.sums(by, &columns, self.outputs);
+                if self.biased {
+                    let rows = y.chunks_exact_mut(self.outputs);
+                    rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+                }
+                y
+            }
+        };
+        (y, ())
+    }
+
+    fn backward(&self, kept: Kept<'_, (), 2>, gradient: &[f32]) -> [Vec<f32>; 2] {
+        let [weight, _] = kept.inputs;
+        let (by, outputs) = ((&*self.team, self.simd), self.outputs);
+        let [by_weight, by_bias] = match &self.features.numbers {
+            Numbers::Dense(x) => {
+                let width = self.features.width;
+                let weight = restrided(weight, width, padded(width));
+                let x = (&x[..], padded(width));
+                let [by_weight, by_bias] = weight_gradient(by, &weight, x, (gradient, outputs));
+                [restrided(&by_weight, padded(width), width).into_owned(), by_bias]
+            }
+            Numbers::Sparse { by_column, .. } => {
+                let columns = by_column.sums(by, gradient, outputs);
+                let mut sums = vec![0.0; outputs];
+                if self.biased {
+                    add_columns(self.simd, gradient, &mut sums);
+                }
+                let by_bias = sums.into_iter().map(|sum| sum as f32).collect();
+                [transposed(&columns, outputs), by_bias]
+            }
+        };
+        [by_weight, if self.biased { by_bias } else { vec![0.0; outputs] }]
+    }
+}
+
+/// Rows as columns, in squares that stay in the cache.
+fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
+    const SIDE: usize = 32;
+    let height = rows.len() / width;
+    let mut columns = vec![0.0; rows.len()];
+    for (top, left) in (0..height)
+        .step_by(SIDE)
+        .flat_map(|top| (0..width).step_by(SIDE).map(move |left| (top, left)))
+    {
+        for row in top..height.min(top + SIDE) {
+            for column in left..width.min(left + SIDE) {
+                columns[column * height + row] = rows[row * width + column];
+            }
+        }
+    }
+    columns
 }

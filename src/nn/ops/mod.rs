@@ -6,8 +6,12 @@
 //! tests hold both together. No other file touches burn's backends.
 
 pub mod attention;
+pub mod clusters;
+pub mod dense;
 pub mod features;
 pub mod norm;
+pub mod propagate;
+pub mod rectify;
 pub mod rows;
 pub mod softplus;
 
@@ -24,8 +28,12 @@ use burn_flex::FlexTensor;
 
 /// A differentiable function of `N` matrices to one.
 pub trait Operation<const N: usize>: Debug + Send + Sync + 'static {
-    /// What the backward function needs besides the inputs.
+    /// What the backward function needs besides inputs and output.
     type Saved: Debug + Send + Sync + 'static;
+    /// Whether it needs the inputs.
+    const KEEPS_INPUTS: bool = true;
+    /// Whether it needs the output.
+    const KEEPS_OUTPUT: bool = false;
 
     /// Rows and columns of the output.
     fn shape(&self, inputs: [[usize; 2]; N]) -> [usize; 2];
@@ -34,8 +42,18 @@ pub trait Operation<const N: usize>: Debug + Send + Sync + 'static {
     fn forward(&self, inputs: [&[f32]; N]) -> (Vec<f32>, Self::Saved);
 
     /// The gradients of the inputs, given that of the output.
-    fn backward(&self, inputs: [&[f32]; N], saved: &Self::Saved, gradient: &[f32])
-    -> [Vec<f32>; N];
+    fn backward(&self, kept: Kept<'_, Self::Saved, N>, gradient: &[f32]) -> [Vec<f32>; N];
+}
+
+/// What is left of a forward pass for the backward one.
+#[derive(Debug)]
+pub struct Kept<'a, S, const N: usize> {
+    /// The inputs, if the operation keeps them.
+    pub inputs: [&'a [f32]; N],
+    /// The output, if it keeps that.
+    pub output: &'a [f32],
+    /// What else it kept.
+    pub saved: &'a S,
 }
 
 /// Carries out `operation` on the CPU; on other devices, gives back the inputs.
@@ -69,8 +87,13 @@ pub fn apply<O: Operation<N>, const N: usize>(
     let step = Step::<O, N>(std::marker::PhantomData);
     let output = match step.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prepared) => {
-            let state =
-                State { operation: operation.clone(), tensors, shapes, saved: saved.into() };
+            let state = State {
+                operation: operation.clone(),
+                tensors: O::KEEPS_INPUTS.then_some(tensors),
+                output: O::KEEPS_OUTPUT.then(|| output.clone()),
+                shapes,
+                saved: saved.into(),
+            };
             prepared.finish(state, output)
         }
         OpsKind::UnTracked(prepared) => prepared.finish(output),
@@ -106,7 +129,8 @@ impl<O, const N: usize> Debug for Step<O, N> {
 #[derive(Debug)]
 struct State<O: Operation<N>, const N: usize> {
     operation: Arc<O>,
-    tensors: [FlexTensor; N],
+    tensors: Option<[FlexTensor; N]>,
+    output: Option<FlexTensor>,
     shapes: [[usize; 2]; N],
     saved: Arc<O::Saved>,
 }
@@ -116,6 +140,7 @@ impl<O: Operation<N>, const N: usize> Clone for State<O, N> {
         State {
             operation: self.operation.clone(),
             tensors: self.tensors.clone(),
+            output: self.output.clone(),
             shapes: self.shapes,
             saved: self.saved.clone(),
         }
@@ -127,9 +152,11 @@ impl<O: Operation<N>, const N: usize> Backward<Flex, N> for Step<O, N> {
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<Flex>(&ops.node).to_contiguous();
-        let State { operation, tensors, shapes, saved } = ops.state;
-        let inputs = tensors.each_ref().map(slice);
-        let found = operation.backward(inputs, &saved, slice(&gradient));
+        let State { operation, tensors, output, shapes, saved } = ops.state;
+        let inputs = tensors.as_ref().map_or([&[][..]; N], |tensors| tensors.each_ref().map(slice));
+        let output = output.as_ref().map_or(&[][..], slice);
+        let kept = Kept { inputs, output, saved: &*saved };
+        let found = operation.backward(kept, slice(&gradient));
         for ((parent, values), shape) in ops.parents.into_iter().zip(found).zip(shapes) {
             if let Some(parent) = parent {
                 gradients.register::<Flex>(parent.id, flex(values, shape));

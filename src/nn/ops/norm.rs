@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::{Operation, apply, has_kernels};
+use super::{Kept, Operation, apply, has_kernels};
 use crate::nn::pass::{Pass, values};
 
 /// Mean and variance of every column.
@@ -104,7 +104,8 @@ impl Operation<3> for Normalise {
         (y, ())
     }
 
-    fn backward(&self, [x, weight, _]: [&[f32]; 3], (): &(), gradient: &[f32]) -> [Vec<f32>; 3] {
+    fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+        let [x, weight, _] = kept.inputs;
         let width = self.width();
         let count = (x.len() / width) as f64;
         let (mut sum, mut product) = (vec![0.0; width], vec![0.0; width]);

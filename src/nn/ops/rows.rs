@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
-use super::{Operation, apply};
+use super::{Kept, Operation, apply};
 use crate::nn::pass::{Pass, positions};
 
 /// Rows and the groups they belong to.
@@ -130,6 +130,7 @@ struct Gather {
 
 impl Operation<1> for Gather {
     type Saved = ();
+    const KEEPS_INPUTS: bool = false;
 
     fn shape(&self, _: [[usize; 2]; 1]) -> [usize; 2] {
         [self.groups.of_row.len(), self.width]
@@ -139,7 +140,7 @@ impl Operation<1> for Gather {
         (self.groups.copy(groups, self.width), ())
     }
 
-    fn backward(&self, _: [&[f32]; 1], (): &(), gradient: &[f32]) -> [Vec<f32>; 1] {
+    fn backward(&self, _: Kept<'_, (), 1>, gradient: &[f32]) -> [Vec<f32>; 1] {
         [self.groups.add(gradient, self.width)]
     }
 }
@@ -152,6 +153,7 @@ struct Sum {
 
 impl Operation<1> for Sum {
     type Saved = ();
+    const KEEPS_INPUTS: bool = false;
 
     fn shape(&self, _: [[usize; 2]; 1]) -> [usize; 2] {
         [self.groups.len(), self.width]
@@ -161,7 +163,7 @@ impl Operation<1> for Sum {
         (self.groups.add(rows, self.width), ())
     }
 
-    fn backward(&self, _: [&[f32]; 1], (): &(), gradient: &[f32]) -> [Vec<f32>; 1] {
+    fn backward(&self, _: Kept<'_, (), 1>, gradient: &[f32]) -> [Vec<f32>; 1] {
         [self.groups.copy(gradient, self.width)]
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
-use super::{Operation, apply};
+use super::{Kept, Operation, apply};
 
 /// log(1 + eˣ).
 pub fn softplus(x: Tensor<2>) -> Tensor<2> {
@@ -30,7 +30,8 @@ impl Operation<1> for Softplus {
         (x.iter().map(|&x| x.max(0.0) + (-x.abs()).exp().ln_1p()).collect(), ())
     }
 
-    fn backward(&self, [x]: [&[f32]; 1], (): &(), gradient: &[f32]) -> [Vec<f32>; 1] {
+    fn backward(&self, kept: Kept<'_, (), 1>, gradient: &[f32]) -> [Vec<f32>; 1] {
+        let [x] = kept.inputs;
         let logistic = |x: f32| {
             // The exponent is never positive, so it does not overflow.
             let power = (-x.abs()).exp();

@@ -9,7 +9,8 @@ use super::models::check_gradients;
 use hdse::data::Edges;
 use hdse::nn::message::{Aggregator, Gat, GatedGcn, Gcn, Gine, Pna, PnaShape, Sage};
 use hdse::nn::{
-    BatchNorm, Builder, LayerNorm, Mode, Parameters, Pass, Scope, Structure, cpu, matrix, values,
+    BatchNorm, Builder, LayerNorm, Mode, Parameters, Pass, Scope, States, Structure, cpu, matrix,
+    values,
 };
 use hdse::rng::Seed;
 
@@ -43,17 +44,23 @@ fn layer(fixture: &Fixture, scope: Scope) -> Layer {
     match name.split('-').next().expect("a name") {
         "gcn" => {
             let layer = Gcn::new(scope, inputs, outputs("lin.weight"));
-            Box::new(move |pass, structure, i| vec![("y", layer.forward(pass, structure, x(i)))])
+            Box::new(move |pass, structure, i| {
+                vec![("y", layer.forward(pass, structure, &States::Made(x(i))))]
+            })
         }
         "sage" => {
             let layer = Sage::new(scope, inputs, outputs("lin_l.weight"));
-            Box::new(move |pass, structure, i| vec![("y", layer.forward(pass, structure, x(i)))])
+            Box::new(move |pass, structure, i| {
+                vec![("y", layer.forward(pass, structure, &States::Made(x(i))))]
+            })
         }
         "gat" => {
             let shape = fixture.shape("param.att_src");
             let layer = Gat::new(scope, inputs, shape[1], shape[2], 0.0);
             assert_eq!(shape[1], fixture.size("heads"));
-            Box::new(move |pass, structure, i| vec![("y", layer.forward(pass, structure, x(i)))])
+            Box::new(move |pass, structure, i| {
+                vec![("y", layer.forward(pass, structure, &States::Made(x(i))))]
+            })
         }
         "gine" => {
             let layer = Gine::new(scope, inputs, outputs("nn.0.weight"), outputs("nn.2.weight"));

@@ -1,11 +1,15 @@
 //! Whole models: states after every layer, biases, predictions, loss, running statistics and every
 //! gradient; in every way a pass can be run.
 
+use std::sync::Arc;
+
 use super::Fixture;
 use crate::support::Way;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::Codes;
-use hdse::nn::{Batch, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, cpu, values};
+use hdse::nn::{
+    Batch, Clusters, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, cpu, values,
+};
 use hdse::rng::Seed;
 use hdse::train::Loss;
 use serde_json::{Value, json};
@@ -13,14 +17,41 @@ use serde_json::{Value, json};
 /// Models that are implemented; others are named as not covered.
 pub fn is_about(fixture: &Fixture) -> bool {
     match fixture.config["model"].as_str() {
-        Some("gps") => true,
+        Some("gps" | "goat") => true,
         Some("gt") => fixture.config["extractor"] == "none",
         _ => false,
     }
 }
 
+/// Our configuration of a fixture about GOAT.
+fn goat_config(fixture: &Value) -> ModelConfig {
+    let hdse = &fixture["hdse"];
+    let mut config = json!({
+        "backbone": "goat", "dim": fixture["dim"], "heads": fixture["heads"], "layers": fixture["layers"],
+        "local": if fixture["local"] == true { "gcn" } else { "none" },
+        "node": { "linear": fixture["in_dim"] }, "pool": "none", "head": { "plain": 1 },
+        "outputs": fixture["classes"],
+    });
+    match hdse["mode"].as_str().expect("a mode") {
+        "off" => config["bias"] = json!("none"),
+        "reference" => config["bias"] = json!("scalar"),
+        mode => {
+            config["bias"] = json!(mode);
+            config["levels"] = hdse["K"].clone();
+            config["bias_dim"] = hdse["d_b"].clone();
+            // Of levels 1 on; there is no level 0.
+            let clips = hdse["L"].as_array().expect("a clip for each level");
+            config["max_distance"] = [json!(30)].iter().chain(clips).cloned().collect();
+        }
+    }
+    serde_json::from_value(config).unwrap()
+}
+
 /// Our configuration of a fixture's.
 pub fn config(fixture: &Value) -> ModelConfig {
+    if fixture["model"] == "goat" {
+        return goat_config(fixture);
+    }
     let gps = fixture["model"] == "gps";
     let hdse = &fixture["hdse"];
     let mut config = json!({
@@ -95,6 +126,9 @@ pub fn config(fixture: &Value) -> ModelConfig {
 
 /// The loss of a fixture's configuration.
 pub fn loss(fixture: &Value) -> Loss {
+    if fixture["model"] == "goat" {
+        return Loss::CrossEntropy;
+    }
     match fixture["loss"].as_str().expect("a loss") {
         "l1" => Loss::L1,
         "bce" => Loss::BinaryCrossEntropy,
@@ -108,7 +142,10 @@ pub fn loss(fixture: &Value) -> Loss {
 /// The inputs whose names start with `prefix`.
 pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
     let name = |name: &str| format!("{prefix}{name}");
-    let ptr = fixture.ints(&name("ptr"));
+    let ptr = match fixture.has(&name("ptr")) {
+        true => fixture.ints(&name("ptr")),
+        false => vec![0, fixture.shape(&name("x"))[0] as i64],
+    };
     let sizes: Vec<usize> = ptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect();
     let all: Vec<u32> = fixture.ints(&name("edge_index")).iter().map(|&id| id as u32).collect();
     let (sources, targets) = all.split_at(all.len() / 2);
@@ -145,6 +182,7 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
             counts: first_rows().map(count).collect(),
         }
     });
+    let clusters = fixture.has(&name("cluster")).then(|| clusters(fixture, prefix));
     let levels: Vec<&[u8]> = (0..)
         .map(|level| name(&format!("dist.{level}")))
         .take_while(|name| fixture.has(name))
@@ -155,10 +193,16 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
             (0..first.len()).flat_map(|pair| levels.iter().map(move |level| level[pair])).collect();
         Codes::from_tuples(&tuples, levels.len())
     });
-    let y = fixture.has(&name("y")).then(|| match fixture.dtype(&name("y")).as_str() {
-        "I64" => Values::Int(fixture.ints(&name("y"))),
+    let scored = fixture.has(&name("train_idx")).then(|| fixture.ints(&name("train_idx")));
+    let y = fixture.has(&name("y")).then(|| match (fixture.dtype(&name("y")).as_str(), &scored) {
+        ("I64", Some(rows)) => {
+            let classes = fixture.ints(&name("y"));
+            Values::Int(rows.iter().map(|&row| classes[row as usize]).collect())
+        }
+        ("I64", None) => Values::Int(fixture.ints(&name("y"))),
         _ => Values::Float(fixture.floats(&name("y"))),
     });
+    let scored = scored.map(|rows| Arc::new(rows.into_iter().map(|row| row as u32).collect()));
     Batch {
         sizes,
         edges: Edges { sources: sources.to_vec(), targets: targets.to_vec() },
@@ -167,9 +211,26 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
         random_walk: reals(["rwse", "pe"]),
         spectrum,
         codes,
+        clusters,
+        scored,
         targets: y,
         ..Batch::default()
     }
+}
+
+/// Clusters and their distances at all levels that there are.
+fn clusters(fixture: &Fixture, prefix: &str) -> Arc<Clusters> {
+    let cluster_of = fixture.ints(&format!("{prefix}cluster")).iter().map(|&c| c as u32).collect();
+    let levels: Vec<&[u8]> = (1..)
+        .map(|level| format!("{prefix}dist.{level}"))
+        .take_while(|name| fixture.has(name))
+        .map(|name| fixture.bytes(&name))
+        .collect();
+    let pairs = levels[0].len();
+    let tuples: Vec<u8> =
+        (0..pairs).flat_map(|pair| levels.iter().map(move |level| level[pair])).collect();
+    let codes = Codes::from_tuples(&tuples, levels.len());
+    Arc::new(Clusters::new(cluster_of, pairs.isqrt(), Some(codes)))
 }
 
 /// Compares the gradients of all parameters.
@@ -228,7 +289,7 @@ pub fn check(fixture: &Fixture) {
             let pass = way.of(Pass::new(&model.parameters, mode, &device));
             let pass = if way.is_fused() { pass } else { pass.traced() };
             let prediction = model.backbone.forward(&pass, &batch).unwrap();
-            let value = loss.of(prediction.clone(), targets).unwrap();
+            let value = loss.of(batch.scored_rows(prediction.clone()), targets).unwrap();
             let prefix = if train { "out." } else { "out.eval." };
             fixture.output(&format!("{prefix}pred"), &values(prediction));
             check_loss(fixture, prefix, values(value.clone())[0], way);

@@ -1,6 +1,6 @@
 //! What holds for every model: order, batches, tiny graphs, repetition, tracing, files.
 
-use super::{assert_close, configs, example, example_of, predict, shuffled};
+use super::{assert_close, check_gradient, configs, example, example_of, predict, shuffled};
 use crate::support::Way;
 use hdse::data::Values;
 use hdse::nn::config::Encoding;
@@ -148,21 +148,6 @@ fn lanes_threads_and_earlier_batches_change_nothing() {
             }
         }
     }
-}
-
-/// Of hundreds of thousands of inputs of ReLU, one or the other lies so near zero that rounding decides on which side. Such
-/// a unit moves few numbers of a gradient, by about a thousandth: all but a hundredth must agree closely, and the whole
-/// nearly.
-fn check_gradient(found: &[f32], expected: &[f32], all: &[f32], what: &str) {
-    let largest = all.iter().fold(0.0, |largest: f32, g| largest.max(g.abs()));
-    let own = expected.iter().fold(0.0, |own: f32, g| own.max(g.abs()));
-    let apart: Vec<f32> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
-    let off = apart.iter().filter(|apart| **apart > 1e-4 * own + 3e-6 * largest).count();
-    assert!(off * 100 <= apart.len(), "{off} of {} are off: {what}", apart.len());
-    let length =
-        |numbers: &[f32]| numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-    let limit = 3e-3 * length(expected) + 1e-5 * f64::from(largest) * (apart.len() as f64).sqrt();
-    assert!(length(&apart) <= limit, "{} of {}: {what}", length(&apart), length(expected));
 }
 
 #[test]

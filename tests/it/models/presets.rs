@@ -102,7 +102,7 @@ fn backbones_are_listed_once() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), ALL.len());
-    let tested = configs();
+    let tested = [configs(), super::nodes::configs()].concat();
     for name in names {
         assert!(tested.iter().any(|config| config.backbone == name), "no test of {name}");
     }

@@ -1,0 +1,454 @@
+//! GOAT with hierarchical distances: attention from every node to clusters, beside message passing (Kong et al. 2023 in the
+//! form of Luo et al. 2024, their section on large graphs).
+//!
+//! ```text
+//! z = W (drop relu BN (W x))
+//! layer   c_k = mean of z over cluster k      q = W_q W_p z      k = W_k c      v = W_v c
+//!         z = softmax(q·k/√w + bias[distance of clusters] + log |cluster|) v
+//!         z = drop relu BN W₂ (drop relu BN W₁ z)                   no residual
+//! local   x → message passing
+//! out     W (z + local)       or the mean of both predictions, or W [z; local]
+//! ```
+//!
+//! Distances to clusters are those of levels c to K; level 0 is not there. The paper's ablations are one key each: `bias =
+//! "none"`, `clusters.projection = "codebook"` or `"linformer"`, `local = "none"`.
+
+use burn::tensor::Tensor;
+
+use super::batch::{Batch, Structure};
+use super::bias::Bias;
+use super::branch::{Branch, added};
+use super::clusters::Clusters;
+use super::codebook::Codebook;
+use super::config::{
+    BiasKind, ClusterConfig, GlobalInput, Local, Mix, ModelConfig, NodeInput, Pooling, Projection,
+};
+use super::layers::{BatchNorm, Dropout, Embedding, Linear};
+use super::ops::clusters::{ClusterInputs, attend, pool, prior};
+use super::ops::dense::{normalised, normalised_linear};
+use super::parameters::{Init, Param, Scope};
+use super::pass::{Pass, matrix, positions, values};
+use super::states::States;
+use super::{Backbone, BackboneEntry};
+use crate::distance::{self, MaxDistance};
+use crate::{Error, Result};
+
+pub(super) const ENTRY: BackboneEntry = BackboneEntry {
+    name: "goat",
+    summary: "GOAT: attention from nodes to clusters beside message passing, for one large graph",
+    citation: "Kong et al. 2023; Luo et al. 2024",
+    make: |scope, config| Ok(Box::new(Goat::new(scope, config)?)),
+};
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Goat {
+    node: NodeInput,
+    input: Option<InputNetwork>,
+    bias: Option<Bias>,
+    layers: Vec<Layer>,
+    local: Option<Branch>,
+    out: Linear,
+    mix: Mix,
+    weight: Option<f64>,
+}
+
+/// `fc_in1`, `norm_in`, `fc_in2`.
+#[derive(Clone, Debug)]
+struct InputNetwork {
+    first: Linear,
+    norm: BatchNorm,
+    dropout: Dropout,
+    second: Linear,
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    attention: ClusterAttention,
+    feed_forward: Option<[(Linear, BatchNorm, Dropout); 2]>,
+}
+
+impl Goat {
+    /// A model with its parameters in `scope`.
+    pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Goat> {
+        check(config)?;
+        let ModelConfig { dim, outputs, dropout, .. } = *config;
+        let inputs = width(config)?;
+        let from_features = config.clusters.input == GlobalInput::Features;
+        if from_features && config.layers > 1 {
+            return Err(Error::config(
+                "`clusters.input = \"features\"` is for one layer; take \"network\", or `layers = 1`",
+            ));
+        }
+        let input = (!from_features).then(|| InputNetwork {
+            first: Linear::new(scope.at("fc_in1"), inputs, dim),
+            norm: BatchNorm::new(scope.at("norm_in"), dim),
+            dropout: Dropout::new(scope, dropout),
+            second: Linear::new(scope.at("fc_in2"), dim, dim),
+        });
+        let bias = ClusterAttention::shared_bias(scope, config)?;
+        let from = if from_features { inputs } else { dim };
+        let layers = (0..config.layers).map(|number| {
+            let mut scope = scope.at("layers");
+            let mut scope = scope.at(number);
+            Ok(Layer {
+                attention: ClusterAttention::new(&mut scope, config, bias.as_ref(), from)?,
+                feed_forward: config.clusters.feed_forward.then(|| {
+                    [("ff1", "norm1"), ("ff2", "norm2")].map(|(map, norm)| {
+                        let map = Linear::new(scope.at(map), dim, dim);
+                        (
+                            map,
+                            BatchNorm::new(scope.at(norm), dim),
+                            Dropout::new(&mut scope, dropout),
+                        )
+                    })
+                }),
+            })
+        });
+        let layers = layers.collect::<Result<Vec<Layer>>>()?;
+        let mix = config.branch.mix;
+        let local = config.local != Local::None;
+        let (local_width, out_width) = match mix {
+            Mix::Sum => (dim, dim),
+            Mix::Average => (outputs, dim),
+            Mix::Concat => {
+                let width = config.branch.dim.unwrap_or(dim);
+                (width, if local { dim + width } else { dim })
+            }
+        };
+        let local = local
+            .then(|| Branch::new(scope, config, &config.local, [inputs, local_width]))
+            .transpose()?;
+        let out = Linear::new(scope.at("out"), out_width, outputs);
+        let (node, weight) = (config.node.clone(), config.branch.weight);
+        Ok(Goat { node, input, bias, layers, local, out, mix, weight })
+    }
+}
+
+impl Backbone for Goat {
+    fn attends_to_clusters(&self) -> bool {
+        self.layers.iter().any(|layer| layer.attention.needs_clusters())
+    }
+
+    fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
+        let structure = &batch.structure()?;
+        let features = States::of(batch, &self.node)?;
+        let mut z = match &self.input {
+            Some(InputNetwork { first, norm, dropout, second }) => {
+                let x = features.through(pass, first);
+                let (weight, bias) = second.params(pass);
+                States::Made(normalised_linear(pass, x, (norm, *dropout), weight, bias))
+            }
+            None => features.clone(),
+        };
+        if let States::Made(z) = &z {
+            pass.record(|| "encoder.h".into(), z);
+        }
+        let bias = match (&self.bias, self.attends_to_clusters()) {
+            (Some(bias), true) => Some(bias.of_codebook(pass, codebook_of(batch)?)?),
+            _ => None,
+        };
+        for (number, layer) in self.layers.iter().enumerate() {
+            let attended = layer.attention.forward(pass, batch, number, &z, bias.as_ref())?;
+            pass.record(|| format!("layers.{number}.attn"), &attended);
+            let made = match &layer.feed_forward {
+                Some([(map1, norm1, drop1), (map2, norm2, drop2)]) => {
+                    let x = map1.of_many(pass, attended);
+                    let (weight, bias) = map2.params(pass);
+                    let x = normalised_linear(pass, x, (norm1, *drop1), weight, bias);
+                    normalised(pass, x, norm2, *drop2)
+                }
+                None => attended,
+            };
+            pass.record(|| format!("layers.{number}.h"), &made);
+            z = States::Made(made);
+        }
+        let z = z.tensor(pass);
+        let prediction = self.mixed(pass, structure, z, &features);
+        pass.record(|| "pred".into(), &prediction);
+        Ok(prediction)
+    }
+}
+
+impl Goat {
+    /// Predictions of both branches.
+    fn mixed(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        z: Tensor<2>,
+        features: &States,
+    ) -> Tensor<2> {
+        let Some(local) = &self.local else { return self.out.of_many(pass, z) };
+        let local = local.forward(pass, structure, features);
+        pass.record(|| "local.h".into(), &local);
+        match self.mix {
+            Mix::Sum => self.out.of_many(pass, added(z, local, self.weight)),
+            Mix::Average => (self.out.of_many(pass, z) + local) * 0.5,
+            Mix::Concat => self.out.of_many(pass, Tensor::cat(vec![z, local], 1)),
+        }
+    }
+}
+
+/// Checks what every model of nodes needs.
+pub(super) fn check(config: &ModelConfig) -> Result<()> {
+    config.check()?;
+    use super::config::{EdgeInput, Encoding, Head, Pool};
+    let name = &config.backbone;
+    if config.pool != Pool::None || config.head != Head::Plain(1) {
+        return Err(Error::config(format!(
+            "{name} predicts of nodes by one linear map; write `pool = \"none\"` and `head = {{ plain = 1 }}`"
+        )));
+    }
+    if config.edge != EdgeInput::None || config.encoding != Encoding::None {
+        return Err(Error::config(format!(
+            "{name} reads neither `edge` nor `encoding`; leave them out"
+        )));
+    }
+    Ok(())
+}
+
+/// Features of a node.
+pub(super) fn width(config: &ModelConfig) -> Result<usize> {
+    match config.node {
+        NodeInput::Linear(width) => Ok(width),
+        _ => Err(Error::config(format!(
+            "{} reads real numbers; write `node = {{ linear = N }}`",
+            config.backbone
+        ))),
+    }
+}
+
+/// The distances of a batch's clusters.
+pub(super) fn codebook_of(batch: &Batch) -> Result<&distance::Codebook> {
+    let codes = batch.clusters.as_ref().and_then(|clusters| clusters.codes());
+    codes.map(distance::Codes::codebook).ok_or_else(|| {
+        Error::data(
+            "the model has a distance bias, but the batch has no distances between clusters",
+        )
+    })
+}
+
+/// Attention from nodes to clusters, with what makes clusters of nodes.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterAttention {
+    /// W_p and W_q; W_q alone where the first is left out.
+    query: (Option<Linear>, Linear),
+    key: Linear,
+    value: Linear,
+    bias: LayerBias,
+    projection: LayerProjection,
+    weight_dropout: Dropout,
+    heads: usize,
+    size_prior: bool,
+    pooling: Pooling,
+}
+
+/// The bias of a layer.
+#[derive(Clone, Debug)]
+enum LayerBias {
+    None,
+    /// What all layers share, through a map of this one.
+    Shared(Linear),
+    /// `dist_emb`, `dist_lin`: a table, and a map to one number for all heads.
+    Scalar(Embedding, Linear, u8),
+    /// `dist_lin`: factors of the distances, for all heads.
+    Slope(Linear, MaxDistance, usize),
+}
+
+#[derive(Clone, Debug)]
+enum LayerProjection {
+    Coarsening,
+    Codebook(Codebook),
+    /// `[clusters, nodes]`.
+    Linformer(Param, usize),
+}
+
+impl ClusterAttention {
+    /// The part of the bias that all layers share.
+    pub(super) fn shared_bias(scope: &mut Scope, config: &ModelConfig) -> Result<Option<Bias>> {
+        let ClusterConfig { level, .. } = config.clusters;
+        let projection = config.clusters.projection();
+        let shared = matches!(config.bias, BiasKind::Linear | BiasKind::Mlp);
+        if config.bias == BiasKind::None || projection != Projection::Coarsening {
+            return Ok(None);
+        }
+        if level == 0 || level > config.levels {
+            return Err(Error::config(format!(
+                "`clusters.level` is {level}, and `levels` {}; take a level from 1 to that",
+                config.levels
+            )));
+        }
+        shared.then(|| Bias::from_level(scope, config, level)).transpose()
+    }
+
+    /// Attention to clusters for states of `from` numbers.
+    pub(super) fn new(
+        scope: &mut Scope,
+        config: &ModelConfig,
+        shared: Option<&Bias>,
+        from: usize,
+    ) -> Result<ClusterAttention> {
+        let ModelConfig { dim, heads, ref clusters, .. } = *config;
+        let count = || {
+            clusters.count.ok_or_else(|| {
+                Error::config("`clusters.count` must say how many clusters are learned; add it")
+            })
+        };
+        let projection = match clusters.projection() {
+            Projection::Coarsening => LayerProjection::Coarsening,
+            Projection::Codebook => {
+                LayerProjection::Codebook(Codebook::new(scope.at("codebook"), count()?, from))
+            }
+            Projection::Linformer => {
+                let nodes = clusters.nodes.ok_or_else(|| {
+                    Error::config("`clusters.nodes` must say how many nodes the graph has; add it")
+                })?;
+                let init = Init::fan_in(nodes);
+                LayerProjection::Linformer(
+                    scope.parameter("projection", &[count()?, nodes], init),
+                    nodes,
+                )
+            }
+        };
+        let levels = config.levels + 1 - clusters.level.min(config.levels + 1);
+        let bias = match (config.bias, shared, clusters.projection()) {
+            (_, Some(shared), _) => LayerBias::Shared(shared.layer(scope, heads)),
+            (BiasKind::Scalar, _, Projection::Coarsening) if levels == 1 => {
+                let clip = config.max_distance.per_level(config.levels)?.at(clusters.level);
+                let rows = usize::from(clip) + 1;
+                let table = Embedding::new(scope.at("dist_emb"), rows, dim, Init::Normal(1.0));
+                LayerBias::Scalar(table, Linear::new(scope.at("dist_lin"), dim, 1), clip)
+            }
+            (BiasKind::Scalar, _, Projection::Coarsening) => {
+                return Err(Error::config(
+                    "`bias = \"scalar\"` has a table for one level; take mlp or linear, or `levels = 1`",
+                ));
+            }
+            (BiasKind::Slope, _, Projection::Coarsening) => {
+                let clip = config.max_distance.per_level(config.levels)?;
+                LayerBias::Slope(Linear::new(scope.at("dist_lin"), levels, 1), clip, clusters.level)
+            }
+            _ => LayerBias::None,
+        };
+        let proj = config.clusters.extra_map.then(|| Linear::new(scope.at("proj"), from, dim));
+        let inputs = if proj.is_some() { dim } else { from };
+        Ok(ClusterAttention {
+            query: (proj, Linear::new(scope.at("q"), inputs, dim)),
+            key: Linear::new(scope.at("k"), from, dim),
+            value: Linear::new(scope.at("v"), from, dim),
+            bias,
+            projection,
+            weight_dropout: Dropout::new(scope, config.attention_dropout),
+            heads,
+            size_prior: clusters.size_prior,
+            pooling: clusters.pooling,
+        })
+    }
+
+    /// Whether clusters come from the batch.
+    pub(super) fn needs_clusters(&self) -> bool {
+        matches!(self.projection, LayerProjection::Coarsening)
+    }
+
+    /// What nodes read from clusters: `[nodes, dim]`.
+    pub(super) fn forward(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        number: usize,
+        z: &States,
+        shared: Option<&Tensor<2>>,
+    ) -> Result<Tensor<2>> {
+        // Two maps in a row are one: (W_q W_p) z + (W_q b_p + b_q).
+        let (weight, bias) = self.query.1.params(pass);
+        let query = match &self.query.0 {
+            Some(first) => {
+                let (inner, shift) = first.params(pass);
+                let shift = weight.clone().matmul(shift.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
+                z.project(pass, weight.matmul(inner), Some(shift + bias))
+            }
+            None => z.project(pass, weight, Some(bias)),
+        };
+        let nodes = query.dims()[0];
+        let (clusters, states) = match &self.projection {
+            LayerProjection::Coarsening => {
+                let clusters = batch.clusters.as_deref().ok_or_else(|| {
+                    Error::data("the model attends to clusters, but the batch has none")
+                })?;
+                (clusters.clone(), pool(pass, clusters.nodes(), z.tensor(pass), self.pooling))
+            }
+            LayerProjection::Codebook(codes) => codes.forward(pass, &z.tensor(pass)),
+            LayerProjection::Linformer(projection, all) => {
+                let projection = pass.param::<2>(*projection);
+                let count = projection.dims()[0];
+                let projection = match &batch.ids {
+                    Some(ids) => {
+                        let ids = ids.iter().map(|&id| i64::from(id)).collect();
+                        projection.select(1, positions(ids, pass.device()))
+                    }
+                    None => projection,
+                };
+                if projection.dims()[1] != nodes {
+                    return Err(Error::data(format!(
+                        "`clusters.nodes` is {all}, but the graph has {nodes}; set it to that"
+                    )));
+                }
+                (Clusters::whole(nodes, count), projection.matmul(z.tensor(pass)))
+            }
+        };
+        let bias = self.table(pass, &clusters, shared, number);
+        let inputs = ClusterInputs {
+            query,
+            key: self.key.of_many(pass, states.clone()),
+            value: self.value.of_many(pass, states),
+            bias,
+        };
+        let prior = match self.projection {
+            // These clusters have no nodes of their own, so all weigh the same.
+            LayerProjection::Linformer(..) => vec![0.0; clusters.len()],
+            _ => prior(&clusters, self.size_prior),
+        };
+        Ok(attend(pass, &clusters, self.heads, inputs, &prior, self.weight_dropout))
+    }
+
+    /// The bias of every code and head.
+    fn table(
+        &self,
+        pass: &Pass,
+        clusters: &Clusters,
+        shared: Option<&Tensor<2>>,
+        number: usize,
+    ) -> Option<Tensor<2>> {
+        let codes = clusters.codes()?;
+        let book = codes.codebook();
+        let table = match &self.bias {
+            LayerBias::None => return None,
+            LayerBias::Shared(map) => map.forward(pass, shared?.clone()),
+            LayerBias::Scalar(table, map, clip) => {
+                let rows = book.rows().chunks_exact(book.width());
+                let rows = rows.map(|row| u32::from(row[0].min(*clip))).collect();
+                map.forward(pass, table.forward(pass, rows)).repeat_dim(1, self.heads)
+            }
+            LayerBias::Slope(map, clip, lowest) => {
+                let rows = book.rows().chunks_exact(book.width());
+                let clipped = |row: &[u8]| {
+                    let levels = row.iter().enumerate();
+                    levels
+                        .map(|(k, &d)| f32::from(d.min(clip.at(lowest + k))))
+                        .collect::<Vec<f32>>()
+                };
+                let distances: Vec<f32> = rows.flat_map(clipped).collect();
+                let distances = matrix(distances, [book.len(), book.width()], pass.device());
+                map.forward(pass, distances).repeat_dim(1, self.heads)
+            }
+        };
+        if pass.is_traced() {
+            let numbers = values(table.clone().detach());
+            let row = |code: u32| numbers[code as usize * self.heads..][..self.heads].to_vec();
+            let all: Vec<f32> = codes.iter().flat_map(row).collect();
+            pass.record_values(format!("layers.{number}.bias"), [codes.len(), self.heads], all);
+        }
+        Some(table)
+    }
+}

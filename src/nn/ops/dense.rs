@@ -1,0 +1,529 @@
+//! Linear maps of many rows, with what comes before them: y = a(x) Wᵀ + b, where a(x) is x, or
+//! drop(relu(BatchNorm(x))).
+//!
+//! Rows are worked through in blocks that stay in the cache, blocks are shared out among the team. What comes before
+//! the map is done to a block just before its product, forward and backward: normalised states are never stored. Sums
+//! over all rows (derivatives of weights, statistics) are made of a fixed number of parts, each summed in order, so
+//! that they are the same for any number of threads.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::{Tensor, activation};
+
+use super::{Kept, Operation, apply, has_kernels};
+use crate::nn::fused::Team;
+use crate::nn::fused::norm::{self, Affine, Statistics};
+use crate::nn::fused::product::{Biased, Store, Tosses};
+use crate::nn::fused::weights::{Map, Rows, Run, Slot};
+use crate::nn::layers::{BatchNorm, Dropout, project};
+use crate::nn::pass::Pass;
+use crate::rng::Coins;
+use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
+
+/// Rows that are worked through together.
+const BLOCK: usize = 96;
+/// Parts of sums over all rows.
+const PARTS: usize = 8;
+
+/// x Wᵀ + b: `[rows, inputs]` → `[rows, outputs]`.
+pub fn linear(pass: &Pass, x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    let [rows, inputs] = x.dims();
+    if pass.is_composed() || rows == 0 || inputs == 0 || !has_kernels(&x) {
+        return project(x, weight, bias);
+    }
+    let kernel = Dense::new(pass, &weight, bias.is_some(), None);
+    let nothing = || Tensor::zeros([1, 1], pass.device());
+    let row = bias.clone().map_or_else(nothing, Tensor::unsqueeze);
+    let inputs = [x, weight, row, nothing(), nothing()];
+    apply(&kernel, inputs).unwrap_or_else(|[x, weight, ..]| project(x, weight, bias))
+}
+
+/// The map of drop(relu(BatchNorm(x))).
+pub fn normalised_linear(
+    pass: &Pass,
+    x: Tensor<2>,
+    (norm, dropout): (&BatchNorm, Dropout),
+    weight: Tensor<2>,
+    bias: Tensor<1>,
+) -> Tensor<2> {
+    let Some(before) = Before::new(pass, &x, norm, dropout) else {
+        let x = dropout.forward(pass, activation::relu(norm.forward(pass, x)));
+        return linear(pass, x, weight, Some(bias));
+    };
+    let rows = x.dims()[0];
+    let kernel = Dense::new(pass, &weight, true, Some(before));
+    let [scale, shift] = [norm.weight, norm.bias].map(|param| pass.param::<1>(param).unsqueeze());
+    let y = apply(&kernel, [x, weight, bias.unsqueeze(), scale, shift]);
+    kernel.before.iter().for_each(|before| before.update(pass, norm, rows));
+    y.unwrap_or_else(|_| unreachable!("kernels are there"))
+}
+
+/// drop(relu(BatchNorm(x))): `[rows, width]` → `[rows, width]`.
+pub fn normalised(pass: &Pass, x: Tensor<2>, norm: &BatchNorm, dropout: Dropout) -> Tensor<2> {
+    let Some(before) = Before::new(pass, &x, norm, dropout) else {
+        return dropout.forward(pass, activation::relu(norm.forward(pass, x)));
+    };
+    let [rows, width] = x.dims();
+    let kernel =
+        Arc::new(Normalised { before, width, simd: pass.simd(), team: pass.team().clone() });
+    let [scale, shift] = [norm.weight, norm.bias].map(|param| pass.param::<1>(param).unsqueeze());
+    let y = apply(&kernel, [x, scale, shift]);
+    kernel.before.update(pass, norm, rows);
+    y.unwrap_or_else(|_| unreachable!("kernels are there"))
+}
+
+/// BatchNorm, ReLU and dropout of a pass.
+#[derive(Debug)]
+struct Before {
+    coins: Option<Coins>,
+    /// In evaluation.
+    running: Option<Statistics>,
+    /// Of the batch, in training.
+    found: OnceLock<Statistics>,
+}
+
+impl Before {
+    /// None where kernels can't be used.
+    fn new(pass: &Pass, x: &Tensor<2>, norm: &BatchNorm, dropout: Dropout) -> Option<Before> {
+        let [rows, width] = x.dims();
+        // In evaluation there are no derivatives to be had from here.
+        let differentiable = pass.is_training() || !pass.device().is_autodiff();
+        let fits = rows > 0 && width.is_multiple_of(WIDTH);
+        if pass.is_composed() || !fits || !differentiable || !has_kernels(x) {
+            return None;
+        }
+        let running = (!pass.is_training()).then(|| {
+            let [mean, variance] = [norm.running_mean, norm.running_var].map(|param| {
+                let values = pass.parameters().values(pass.parameters().entry(param));
+                values.iter().map(|&value| f64::from(value)).collect()
+            });
+            Statistics { mean, variance, rows: rows as f64 }
+        });
+        Some(Before { coins: dropout.coins(pass), running, found: OnceLock::new() })
+    }
+
+    /// The statistics to normalise by.
+    fn statistics(&self, team: &Team, simd: Simd, x: &[f32], width: usize) -> &Statistics {
+        let found = || self.found.get_or_init(|| statistics(team, simd, x, width));
+        self.running.as_ref().unwrap_or_else(found)
+    }
+
+    fn update(&self, pass: &Pass, norm: &BatchNorm, rows: usize) {
+        if let Some(found) = self.found.get() {
+            norm.update(pass, rows, &found.mean, &found.variance);
+        }
+    }
+}
+
+/// Mean and variance of every column of `x`.
+fn statistics(team: &Team, simd: Simd, x: &[f32], width: usize) -> Statistics {
+    let mut blocks = vec![0.0; (x.len() / width).div_ceil(BLOCK) * 2 * width];
+    let pairs = x.chunks(BLOCK * width).zip(blocks.chunks_exact_mut(2 * width));
+    team.each(pairs, |(rows, place)| norm::moments(simd, rows, width, place));
+    Statistics::of_parts(width, |tell| {
+        for (rows, place) in x.chunks(BLOCK * width).zip(blocks.chunks_exact(2 * width)) {
+            tell(rows.len() / width, place);
+        }
+    })
+}
+
+/// What becomes of rows before they are mapped.
+#[derive(Clone, Copy, Debug)]
+struct Active<'a> {
+    affine: &'a Affine,
+    coins: Option<&'a Coins>,
+}
+
+impl Active<'_> {
+    /// Numbers of the first coins of rows from `first` on.
+    fn firsts(first: usize, rows: usize, width: usize) -> Vec<u32> {
+        (first..first + rows).map(|row| (row as u32).wrapping_mul(width as u32)).collect()
+    }
+
+    fn forward(&self, simd: Simd, first: usize, x: &[f32], width: usize, out: &mut [f32]) {
+        let firsts = Active::firsts(first, x.len() / width, width);
+        let tosses = self.coins.map(|coins| Tosses { coins, firsts: &firsts });
+        norm::activate(simd, None, (x, self.affine), tosses, out);
+    }
+
+    /// The derivative by what BatchNorm made, in place, by way of a copy.
+    fn backward(
+        &self,
+        simd: Simd,
+        first: usize,
+        (x, width): (&[f32], usize),
+        dy: &mut [f32],
+        copy: &mut [f32],
+    ) {
+        let firsts = Active::firsts(first, x.len() / width, width);
+        let tosses = self.coins.map(|coins| Tosses { coins, firsts: &firsts });
+        copy[..dy.len()].copy_from_slice(dy);
+        norm::deactivate(simd, &copy[..dy.len()], (x, self.affine), tosses, dy);
+    }
+}
+
+/// A map packed for products: weights `[outputs, inputs]`, and a bias of as many as there are outputs, or none.
+pub(super) fn packed(weight: &[f32], bias: &[f32], inputs: usize, backward: bool) -> Map {
+    let outputs = weight.len() / inputs;
+    let bias_at = (!bias.is_empty()).then_some(weight.len());
+    let rows = Rows { weight: 0, bias: bias_at, count: outputs, column: 0 };
+    let mut map = Map::new(inputs, vec![Run { from: 0, count: inputs, column: 0 }], vec![rows]);
+    map.pack(&[weight, bias].concat(), backward);
+    map
+}
+
+/// Rows of `from` numbers as rows of `to`: shortened, or filled up with zeros.
+pub(super) fn restrided(values: &[f32], from: usize, to: usize) -> Cow<'_, [f32]> {
+    if from == to {
+        return values.into();
+    }
+    let mut rows = vec![0.0; values.len() / from * to];
+    let common = from.min(to);
+    for (row, values) in rows.chunks_exact_mut(to).zip(values.chunks_exact(from)) {
+        row[..common].copy_from_slice(&values[..common]);
+    }
+    rows.into()
+}
+
+/// y = a(x) Wᵀ + b
+fn forward_rows(
+    (team, simd): (&Team, Simd),
+    map: &Map,
+    active: Option<Active>,
+    (x, inputs): (&[f32], usize),
+    (y, outputs): (&mut [f32], usize),
+) {
+    let padded = map.outputs();
+    team.share_rows(y, outputs, |first, y| {
+        let mut normal = vec![0.0; if active.is_some() { BLOCK * inputs } else { 0 }];
+        let mut wide = vec![0.0; if padded == outputs { 0 } else { BLOCK * padded }];
+        for (number, y) in y.chunks_mut(BLOCK * outputs).enumerate() {
+            let (first, rows) = (first + number * BLOCK, y.len() / outputs);
+            let mut x = &x[first * inputs..][..rows * inputs];
+            if let Some(active) = active {
+                active.forward(simd, first, x, inputs, &mut normal[..rows * inputs]);
+                x = &normal[..rows * inputs];
+            }
+            if padded == outputs {
+                map.forward(
+                    simd,
+                    rows,
+                    x,
+                    inputs,
+                    Biased { out: y, stride: outputs, bias: map.bias() },
+                );
+                continue;
+            }
+            let out = &mut wide[..rows * padded];
+            map.forward(simd, rows, x, inputs, Biased { out, stride: padded, bias: map.bias() });
+            for (y, wide) in y.chunks_exact_mut(outputs).zip(wide.chunks_exact(padded)) {
+                y.copy_from_slice(&wide[..outputs]);
+            }
+        }
+    });
+}
+
+/// y = x Wᵀ + b for rows that get no derivative.
+pub(super) fn map_rows(
+    by: (&Team, Simd),
+    [weight, bias]: [&[f32]; 2],
+    (x, inputs): (&[f32], usize),
+) -> Vec<f32> {
+    let outputs = weight.len() / inputs;
+    let mut y = vec![0.0; x.len() / inputs * outputs];
+    forward_rows(by, &packed(weight, bias, inputs, false), None, (x, inputs), (&mut y, outputs));
+    y
+}
+
+/// The rows of one part of a sum over all rows.
+struct Part<'a> {
+    first: usize,
+    count: usize,
+    /// Derivatives by x, where they are wanted.
+    by_x: &'a mut [f32],
+    /// Derivatives by weights.
+    gradient: Vec<f32>,
+    /// Derivatives by the bias.
+    by_bias: Vec<f64>,
+    /// Σ dy and Σ dy (x − mean).
+    sums: Vec<f64>,
+}
+
+/// Adds up the columns of rows. In double precision: a bias before BatchNorm has a derivative of zero.
+pub(super) fn add_columns(simd: Simd, rows: &[f32], sums: &mut [f64]) {
+    simd.run(AddColumns { rows, sums });
+}
+
+struct AddColumns<'a> {
+    rows: &'a [f32],
+    sums: &'a mut [f64],
+}
+
+impl Kernel for AddColumns<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        for row in self.rows.chunks_exact(self.sums.len()) {
+            self.sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
+        }
+    }
+}
+
+/// The parts that so many rows are summed up in.
+fn parts(rows: usize, by_x: &mut [f32], [weights, bias, sums]: [usize; 3]) -> Vec<Part<'_>> {
+    let count = rows.div_ceil(PARTS).next_multiple_of(BLOCK);
+    let width = by_x.len() / rows.max(1);
+    let mut rest = by_x;
+    let part = |first: usize| {
+        let count = count.min(rows - first);
+        let (by_x, others) = std::mem::take(&mut rest).split_at_mut(count * width);
+        rest = others;
+        let [by_bias, sums] = [bias, sums].map(|count| vec![0.0; count]);
+        Part { first, count, by_x, gradient: vec![0.0; weights], by_bias, sums }
+    };
+    (0..rows).step_by(count.max(1)).map(part).collect()
+}
+
+/// Derivatives by weights and bias, and by x if there is room for it; those by x are before BatchNorm is taken into
+/// account, whose sums are the last result.
+fn backward_rows(
+    (team, simd): (&Team, Simd),
+    map: &Map,
+    before: Option<(Active, &Statistics)>,
+    (x, inputs): (&[f32], usize),
+    (dy, outputs): (&[f32], usize),
+    by_x: &mut [f32],
+) -> (Vec<f32>, Vec<f32>, Vec<f64>) {
+    let padded = map.outputs();
+    let wide_inputs = inputs.next_multiple_of(2 * WIDTH);
+    let width_of_sums = if before.is_some() { 2 * inputs } else { 0 };
+    let sizes = [inputs * outputs, outputs, width_of_sums];
+    let mut all = parts(x.len() / inputs, by_x, sizes);
+    team.each(&mut all, |part| {
+        let mut normal = vec![0.0; if before.is_some() { BLOCK * inputs } else { 0 }];
+        let mut wide = vec![0.0; if padded == outputs { 0 } else { BLOCK * padded }];
+        let mut wide_x = vec![0.0; if wide_inputs == inputs { 0 } else { BLOCK * wide_inputs }];
+        let mut block_sums = vec![0.0; width_of_sums];
+        for start in (0..part.count).step_by(BLOCK) {
+            let (first, rows) = (part.first + start, BLOCK.min(part.count - start));
+            let x = &x[first * inputs..][..rows * inputs];
+            let mut dy = &dy[first * outputs..][..rows * outputs];
+            add_columns(simd, dy, &mut part.by_bias);
+            if padded != outputs {
+                for (wide, dy) in wide.chunks_exact_mut(padded).zip(dy.chunks_exact(outputs)) {
+                    wide[..outputs].copy_from_slice(dy);
+                }
+                dy = &wide[..rows * padded];
+            }
+            let mut mapped = x;
+            if let Some((active, _)) = before {
+                active.forward(simd, first, x, inputs, &mut normal[..rows * inputs]);
+                mapped = &normal[..rows * inputs];
+            }
+            let slot = Slot { numbers: &mut part.gradient, start: 0, add: start > 0 };
+            map.gradient(simd, rows, dy, mapped, inputs, slot);
+            if part.by_x.is_empty() {
+                continue;
+            }
+            let out = &mut part.by_x[start * inputs..][..rows * inputs];
+            if wide_inputs == inputs {
+                map.backward(simd, rows, dy, Store::new(out, inputs));
+            } else {
+                map.backward(
+                    simd,
+                    rows,
+                    dy,
+                    Store::new(&mut wide_x[..rows * wide_inputs], wide_inputs),
+                );
+                for (out, wide) in
+                    out.chunks_exact_mut(inputs).zip(wide_x.chunks_exact(wide_inputs))
+                {
+                    out.copy_from_slice(&wide[..inputs]);
+                }
+            }
+            if let Some((active, statistics)) = before {
+                active.backward(simd, first, (x, inputs), out, &mut normal);
+                norm::derivative_sums(simd, out, [(x, statistics)], &mut block_sums);
+                part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
+            }
+        }
+    });
+    let mut gradient = vec![0.0; inputs * outputs];
+    let (mut by_bias, mut sums) = (vec![0.0; outputs], vec![0.0; width_of_sums]);
+    for part in &all {
+        gradient.iter_mut().zip(&part.gradient).for_each(|(sum, own)| *sum += own);
+        by_bias.iter_mut().zip(&part.by_bias).for_each(|(sum, own)| *sum += own);
+        sums.iter_mut().zip(&part.sums).for_each(|(sum, own)| *sum += own);
+    }
+    (gradient, by_bias.into_iter().map(|sum: f64| sum as f32).collect(), sums)
+}
+
+/// The derivatives by weights and bias for rows that get none.
+pub(super) fn weight_gradient(
+    by: (&Team, Simd),
+    weight: &[f32],
+    x: (&[f32], usize),
+    dy: (&[f32], usize),
+) -> [Vec<f32>; 2] {
+    let map = packed(weight, &[], x.1, false);
+    let (by_weight, by_bias, _) = backward_rows(by, &map, None, x, dy, &mut []);
+    [by_weight, by_bias]
+}
+
+/// The derivative by x, from that by what BatchNorm made of it, in place; and those by scale and shift.
+fn through_norm(
+    (team, simd): (&Team, Simd),
+    statistics: &Statistics,
+    scale: &[f32],
+    (x, width): (&[f32], usize),
+    dy: &mut [f32],
+    sums: &[f64],
+) -> [Vec<f32>; 2] {
+    let (sums, products) = sums.split_at(width);
+    let constants = statistics.backward(scale, sums, products);
+    team.share_rows(dy, width, |first, dy| {
+        let mut copy = vec![0.0; BLOCK * width];
+        for (number, dy) in dy.chunks_mut(BLOCK * width).enumerate() {
+            let copy = &mut copy[..dy.len()];
+            copy.copy_from_slice(dy);
+            let x = &x[(first + number * BLOCK) * width..][..dy.len()];
+            norm::backward(simd, &constants, [copy, x], dy, None);
+        }
+    });
+    let shift = sums.iter().map(|&sum| sum as f32).collect();
+    [statistics.by_weight(products).collect(), shift]
+}
+
+#[derive(Debug)]
+struct Dense {
+    outputs: usize,
+    inputs: usize,
+    biased: bool,
+    before: Option<Before>,
+    simd: Simd,
+    team: Arc<Team>,
+}
+
+impl Dense {
+    fn new(pass: &Pass, weight: &Tensor<2>, biased: bool, before: Option<Before>) -> Arc<Dense> {
+        let [outputs, inputs] = weight.dims();
+        let (simd, team) = (pass.simd(), pass.team().clone());
+        Arc::new(Dense { outputs, inputs, biased, before, simd, team })
+    }
+
+    fn bias<'a>(&self, bias: &'a [f32]) -> &'a [f32] {
+        if self.biased { bias } else { &[] }
+    }
+}
+
+impl Operation<5> for Dense {
+    type Saved = Affine;
+
+    fn shape(&self, shapes: [[usize; 2]; 5]) -> [usize; 2] {
+        [shapes[0][0], self.outputs]
+    }
+
+    fn forward(&self, [x, weight, bias, scale, shift]: [&[f32]; 5]) -> (Vec<f32>, Affine) {
+        let Dense { outputs, simd, .. } = *self;
+        // Products take whole vectors.
+        let inputs = padded(self.inputs);
+        let [x, weight] = [x, weight].map(|rows| restrided(rows, self.inputs, inputs));
+        let (x, weight) = (&x[..], &weight[..]);
+        let affine = match &self.before {
+            Some(before) => before.statistics(&self.team, simd, x, inputs).forward(scale, shift),
+            None => Affine::default(),
+        };
+        let active =
+            self.before.as_ref().map(|b| Active { affine: &affine, coins: b.coins.as_ref() });
+        let map = packed(weight, self.bias(bias), inputs, false);
+        let mut y = vec![0.0; x.len() / inputs * outputs];
+        forward_rows((&self.team, simd), &map, active, (x, inputs), (&mut y, outputs));
+        (y, affine)
+    }
+
+    fn backward(&self, kept: Kept<'_, Affine, 5>, gradient: &[f32]) -> [Vec<f32>; 5] {
+        let [x, weight, _, scale, _] = kept.inputs;
+        let Dense { outputs, simd, .. } = *self;
+        let inputs = padded(self.inputs);
+        let [x, weight] = [x, weight].map(|rows| restrided(rows, self.inputs, inputs));
+        let (x, weight) = (&x[..], &weight[..]);
+        let by = (&*self.team, simd);
+        let before = self.before.as_ref().map(|before| {
+            let active = Active { affine: kept.saved, coins: before.coins.as_ref() };
+            (active, before.statistics(&self.team, simd, x, inputs))
+        });
+        let map = packed(weight, &[], inputs, true);
+        let mut by_x = vec![0.0; x.len()];
+        let dy = (gradient, outputs);
+        let (by_weight, by_bias, sums) =
+            backward_rows(by, &map, before, (x, inputs), dy, &mut by_x);
+        let by_bias = if self.biased { by_bias } else { vec![0.0] };
+        let [by_scale, by_shift] = match before {
+            Some((_, statistics)) => {
+                through_norm(by, statistics, scale, (x, inputs), &mut by_x, &sums)
+            }
+            None => [vec![0.0], vec![0.0]],
+        };
+        let [by_x, by_weight] = [by_x, by_weight].map(|rows| match inputs == self.inputs {
+            true => rows,
+            false => restrided(&rows, inputs, self.inputs).into_owned(),
+        });
+        [by_x, by_weight, by_bias, by_scale, by_shift]
+    }
+}
+
+#[derive(Debug)]
+struct Normalised {
+    before: Before,
+    width: usize,
+    simd: Simd,
+    team: Arc<Team>,
+}
+
+impl Operation<3> for Normalised {
+    type Saved = Affine;
+
+    fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
+        shapes[0]
+    }
+
+    fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> (Vec<f32>, Affine) {
+        let Normalised { before, width, simd, team } = self;
+        let affine = before.statistics(team, *simd, x, *width).forward(scale, shift);
+        let active = Active { affine: &affine, coins: before.coins.as_ref() };
+        let mut y = vec![0.0; x.len()];
+        team.share_rows(&mut y, *width, |first, y| {
+            active.forward(*simd, first, &x[first * width..][..y.len()], *width, y);
+        });
+        (y, affine)
+    }
+
+    fn backward(&self, kept: Kept<'_, Affine, 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+        let [x, scale, _] = kept.inputs;
+        let Normalised { before, width, simd, team } = self;
+        let (width, simd) = (*width, *simd);
+        let statistics = before.statistics(team, simd, x, width);
+        let active = Active { affine: kept.saved, coins: before.coins.as_ref() };
+        let mut by_x = gradient.to_vec();
+        let mut all = parts(x.len() / width, &mut by_x, [0, 0, 2 * width]);
+        team.each(&mut all, |part| {
+            let (mut block_sums, mut copy) = (vec![0.0; 2 * width], vec![0.0; BLOCK * width]);
+            for (number, dy) in part.by_x.chunks_mut(BLOCK * width).enumerate() {
+                let first = part.first + number * BLOCK;
+                let x = &x[first * width..][..dy.len()];
+                active.backward(simd, first, (x, width), dy, &mut copy);
+                norm::derivative_sums(simd, dy, [(x, statistics)], &mut block_sums);
+                part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
+            }
+        });
+        let mut sums = vec![0.0; 2 * width];
+        for part in &all {
+            sums.iter_mut().zip(&part.sums).for_each(|(sum, own)| *sum += own);
+        }
+        drop(all);
+        let by = (&**team, simd);
+        let [by_scale, by_shift] =
+            through_norm(by, statistics, scale, (x, width), &mut by_x, &sums);
+        [by_x, by_scale, by_shift]
+    }
+}
