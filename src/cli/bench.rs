@@ -196,12 +196,7 @@ fn examples(
 }
 
 /// The graphs of the first batches of a run, epoch after epoch.
-fn first_batches(
-    graphs: usize,
-    size: usize,
-    seed: Seed,
-    count: usize,
-) -> Vec<Vec<usize>> {
+fn first_batches(graphs: usize, size: usize, seed: Seed, count: usize) -> Vec<Vec<usize>> {
     let of_epoch = |epoch| {
         let order = order(graphs, seed, epoch);
         order.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>()

@@ -166,7 +166,8 @@ fn of_nodes(
     ];
     match config.train.loss {
         Loss::CrossEntropy | Loss::WeightedCrossEntropy => {
-            let best = |row: &[f32]| (1..row.len()).fold(0, |b, i| if row[i] > row[b] { i } else { b });
+            let best =
+                |row: &[f32]| (1..row.len()).fold(0, |b, i| if row[i] > row[b] { i } else { b });
             let rows = || numbers.chunks_exact(outputs);
             let classes = rows().map(|row| best(row) as u32).collect();
             let scores = rows().map(|row| row[best(row)]).collect();

@@ -58,8 +58,7 @@ pub fn train(
     let seed = Seed(seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
-    let resumed =
-        Keeper::resume(directory.clone(), run, &mut model.parameters, &mut optimizer);
+    let resumed = Keeper::resume(directory.clone(), run, &mut model.parameters, &mut optimizer);
     let (mut keeper, mut position) = resumed?;
     let steps_per_epoch = data.steps(settings)?;
     let fused = settings.fused && model.backbone.is_fused();
@@ -75,7 +74,12 @@ pub fn train(
             let Step { loss, norm, targets, .. } =
                 step(settings, &mut model, &mut optimizer, (batch, goal), &at, setting.team)?;
             if !loss.is_finite() || !norm.is_finite() {
-                return Err(diverged(loss, norm, &position, &data.describe(&epoch, position.batch)));
+                return Err(diverged(
+                    loss,
+                    norm,
+                    &position,
+                    &data.describe(&epoch, position.batch),
+                ));
             }
             position.step += 1;
             position.batch += 1;

@@ -14,7 +14,8 @@ pub struct Arcs {
 impl Arcs {
     /// Both directions of every edge.
     pub fn undirected(graph: &Graph, rows: &Rows) -> Arcs {
-        let mut arcs = Arcs { offsets: vec![0], targets: Vec::with_capacity(2 * graph.num_edges()) };
+        let mut arcs =
+            Arcs { offsets: vec![0], targets: Vec::with_capacity(2 * graph.num_edges()) };
         for &node in rows.nodes() {
             let start = arcs.targets.len();
             arcs.targets.extend(graph.neighbors(node).iter().map(|&other| rows.row(other)));

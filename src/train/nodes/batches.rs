@@ -31,7 +31,8 @@ impl<'a> NodeExamples<'a> {
         let mut part_of = vec![None; graph.rows.len()];
         for (part, nodes) in Part::ALL.into_iter().zip(split.parts()) {
             let rows = nodes.iter().map(|&node| graph.rows.row(node));
-            rows.filter(|&row| graph.is_known(row)).for_each(|row| part_of[row as usize] = Some(part));
+            rows.filter(|&row| graph.is_known(row))
+                .for_each(|row| part_of[row as usize] = Some(part));
         }
         let all: Vec<u32> = (0..graph.rows.len() as u32).collect();
         for part in Part::ALL {
@@ -62,7 +63,11 @@ impl<'a> NodeExamples<'a> {
     }
 
     /// The rows of all batches of an epoch that have something to learn from.
-    fn deal(&self, epoch: &Epoch, size: usize) -> impl Iterator<Item = Vec<u32>> + Send + use<'_, 'a> {
+    fn deal(
+        &self,
+        epoch: &Epoch,
+        size: usize,
+    ) -> impl Iterator<Item = Vec<u32>> + Send + use<'_, 'a> {
         let order = order(self.part_of.len(), epoch.seed, epoch.number);
         let sorted = |rows: &[usize]| {
             let mut rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
@@ -86,7 +91,9 @@ impl<'a> NodeExamples<'a> {
         }
         let size = settings.eval_batch_size.unwrap_or(all.len());
         let runs = all.chunks(size).filter(|rows| is_wanted(rows));
-        ahead(runs.map(|rows| Ok((self.graph.part(rows)?, rows))), |(batch, rows)| work(&batch, rows))
+        ahead(runs.map(|rows| Ok((self.graph.part(rows)?, rows))), |(batch, rows)| {
+            work(&batch, rows)
+        })
     }
 
     /// Predictions for all nodes, in their order, by a pass for every batch.
@@ -97,10 +104,14 @@ impl<'a> NodeExamples<'a> {
         pass: impl Fn() -> Result<Pass<'p>>,
     ) -> Result<Vec<f32>> {
         let mut all = Vec::new();
-        self.runs(settings, |_| true, |batch, _| {
-            all.extend(values(backbone.forward(&pass()?, batch)?));
-            Ok(())
-        })?;
+        self.runs(
+            settings,
+            |_| true,
+            |batch, _| {
+                all.extend(values(backbone.forward(&pass()?, batch)?));
+                Ok(())
+            },
+        )?;
         let width = all.len() / self.part_of.len().max(1);
         Ok(self.graph.rows.by_node(&all, width))
     }
@@ -123,24 +134,35 @@ impl Batches for NodeExamples<'_> {
         let Some(size) = epoch.settings.batch_size else {
             let missing = || Error::data("the whole graph was not made ready");
             let whole = self.graph.whole.as_ref().ok_or_else(missing)?;
-            return if first == 0 { work(whole, &self.goals[Part::Train as usize]) } else { Ok(()) };
+            return if first == 0 {
+                work(whole, &self.goals[Part::Train as usize])
+            } else {
+                Ok(())
+            };
         };
         let batches = self.deal(epoch, size).skip(first as usize);
-        ahead(batches.map(|rows| self.batch(Part::Train, &rows)), |(batch, goal)| work(&batch, &goal))
-    }
-
-    fn part(&self, part: Part, settings: &TrainConfig, _: bool, work: Work) -> Result<()> {
-        self.runs(settings, |rows| self.has(part, rows), |batch, rows| {
-            match rows.len() == self.part_of.len() {
-                true => work(batch, &self.goals[part as usize]),
-                false => work(batch, &goal(self.graph, &self.part_of, part, rows)),
-            }
+        ahead(batches.map(|rows| self.batch(Part::Train, &rows)), |(batch, goal)| {
+            work(&batch, &goal)
         })
     }
 
+    fn part(&self, part: Part, settings: &TrainConfig, _: bool, work: Work) -> Result<()> {
+        self.runs(
+            settings,
+            |rows| self.has(part, rows),
+            |batch, rows| match rows.len() == self.part_of.len() {
+                true => work(batch, &self.goals[part as usize]),
+                false => work(batch, &goal(self.graph, &self.part_of, part, rows)),
+            },
+        )
+    }
+
     fn describe(&self, epoch: &Epoch, number: u64) -> String {
-        let rows = epoch.settings.batch_size.and_then(|size| self.deal(epoch, size).nth(number as usize));
-        let count = |known: &[Option<Part>]| known.iter().filter(|part| **part == Some(Part::Train)).count();
+        let rows =
+            epoch.settings.batch_size.and_then(|size| self.deal(epoch, size).nth(number as usize));
+        let count = |known: &[Option<Part>]| {
+            known.iter().filter(|part| **part == Some(Part::Train)).count()
+        };
         match rows {
             Some(rows) => format!("{} training nodes", count(&pick(&self.part_of, 1, &rows))),
             None => format!("{} training nodes", count(&self.part_of)),

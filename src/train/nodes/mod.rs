@@ -30,8 +30,7 @@ use crate::data::nodes::{self, Features, NodeSet};
 use crate::data::{Edges, Values};
 use crate::distance::HighLevel;
 use crate::monitor::Monitor;
-use crate::nn::config::Projection;
-use crate::nn::{Batch, Clusters, FeatureRows, ModelConfig};
+use crate::nn::{Batch, Clusters, FeatureRows};
 use crate::rng::Seed;
 use crate::{Error, Hierarchy, MemoryLimit, Result};
 use rows::pick;
@@ -53,11 +52,6 @@ pub struct NodeGraph {
     split: String,
 }
 
-/// Whether a model attends to clusters that a hierarchy gives.
-pub fn needs_clusters(model: &ModelConfig) -> bool {
-    model.backbone == "goat" && model.clusters.projection == Projection::Coarsening
-}
-
 impl NodeGraph {
     /// Makes a set ready, clusters included.
     pub fn new(
@@ -66,7 +60,7 @@ impl NodeGraph {
         limit: MemoryLimit,
         monitor: &dyn Monitor,
     ) -> Result<NodeGraph> {
-        let clusters = match needs_clusters(&config.model) {
+        let clusters = match config.model.attends_to_clusters() {
             true => Some(clusters(config, &set, limit, monitor)?),
             false => None,
         };
@@ -103,17 +97,8 @@ impl NodeGraph {
             Values::Float(values) => Values::Float(rows.by_row(values, width)),
         };
         (set.features, set.edges, set.edge_attr) = (Features::None, Edges::default(), None);
-        let mut graph = NodeGraph {
-            rows,
-            arcs,
-            features,
-            clusters,
-            targets,
-            width,
-            whole: None,
-            set,
-            split,
-        };
+        let mut graph =
+            NodeGraph { rows, arcs, features, clusters, targets, width, whole: None, set, split };
         let TrainConfig { batch_size, eval_batch_size, .. } = config.train;
         if batch_size.is_none() || eval_batch_size.is_none() {
             let mut whole = Batch {
@@ -181,10 +166,8 @@ impl NodeGraph {
     /// # Errors
     /// If there is no split for it, or a part of it has no node whose target is known.
     pub fn of_seed(&self, seed: u64) -> Result<NodeExamples<'_>> {
-        let split = self
-            .set
-            .split_of_seed(&self.split, seed)
-            .map_err(|e| e.context("key `data.split`"))?;
+        let split =
+            self.set.split_of_seed(&self.split, seed).map_err(|e| e.context("key `data.split`"))?;
         NodeExamples::new(self, &split)
     }
 }
@@ -236,9 +219,10 @@ fn features(set: &NodeSet) -> Result<FeatureRows> {
             Ok(FeatureRows::dense(matrix.width, matrix.values.to_floats()))
         }
         _ => {
-            let matrix = set.edge_attr.as_ref().filter(|matrix| matrix.width > 0).ok_or_else(|| {
-                Error::data("neither nodes nor arcs have features, and a model needs some")
-            })?;
+            let matrix =
+                set.edge_attr.as_ref().filter(|matrix| matrix.width > 0).ok_or_else(|| {
+                    Error::data("neither nodes nor arcs have features, and a model needs some")
+                })?;
             let values = matrix.values.to_floats();
             Ok(FeatureRows::dense(matrix.width, of_arcs(&set.edges, &values, set.num_nodes())))
         }
