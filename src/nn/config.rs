@@ -494,6 +494,16 @@ impl ClusterConfig {
 }
 
 impl ModelConfig {
+    /// Whether the model attends to clusters that a hierarchy gives.
+    pub fn attends_to_clusters(&self) -> bool {
+        let given = self.clusters.projection == Some(Projection::Coarsening);
+        match self.backbone.as_str() {
+            "goat" => given || self.clusters.projection.is_none(),
+            "sgformer" => given,
+            _ => false,
+        }
+    }
+
     /// Checks what every backbone needs.
     pub fn check(&self) -> Result<()> {
         const WIDE: usize = 1 << 16;

@@ -126,10 +126,6 @@ impl Goat {
 }
 
 impl Backbone for Goat {
-    fn attends_to_clusters(&self) -> bool {
-        self.layers.iter().any(|layer| layer.attention.needs_clusters())
-    }
-
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
         let features = States::of(batch, &self.node)?;
@@ -144,10 +140,8 @@ impl Backbone for Goat {
         if let States::Made(z) = &z {
             pass.record(|| "encoder.h".into(), z);
         }
-        let bias = match (&self.bias, self.attends_to_clusters()) {
-            (Some(bias), true) => Some(bias.of_codebook(pass, codebook_of(batch)?)?),
-            _ => None,
-        };
+        let bias = self.bias.as_ref();
+        let bias = bias.map(|bias| bias.of_codebook(pass, codebook_of(batch)?)).transpose()?;
         for (number, layer) in self.layers.iter().enumerate() {
             let attended = layer.attention.forward(pass, batch, number, &z, bias.as_ref())?;
             pass.record(|| format!("layers.{number}.attn"), &attended);
@@ -344,11 +338,6 @@ impl ClusterAttention {
             size_prior: clusters.size_prior,
             pooling: clusters.pooling,
         })
-    }
-
-    /// Whether clusters come from the batch.
-    pub(super) fn needs_clusters(&self) -> bool {
-        matches!(self.projection, LayerProjection::Coarsening)
     }
 
     /// What nodes read from clusters: `[nodes, dim]`.

@@ -93,11 +93,6 @@ pub trait Backbone: std::fmt::Debug + Send + Sync {
     /// `[graphs or nodes, outputs]`.
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>>;
 
-    /// Whether it reads the clusters of a batch.
-    fn attends_to_clusters(&self) -> bool {
-        false
-    }
-
     /// Whether its layers can run as one operation.
     fn is_fused(&self) -> bool {
         false

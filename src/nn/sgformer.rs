@@ -126,23 +126,14 @@ impl SgFormer {
 }
 
 impl Backbone for SgFormer {
-    fn attends_to_clusters(&self) -> bool {
-        self.layers.iter().any(|layer| match &layer.attention {
-            Attention::Nodes { .. } => false,
-            Attention::Clusters(attention) => attention.needs_clusters(),
-        })
-    }
-
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
         let features = States::of(batch, &self.node)?;
         let (map, norm, dropout) = &self.input;
         let x = norm.forward(pass, features.through(pass, map));
         let mut z = dropout.forward(pass, activation::relu(x));
-        let bias = match (&self.bias, self.attends_to_clusters()) {
-            (Some(bias), true) => Some(bias.of_codebook(pass, codebook_of(batch)?)?),
-            _ => None,
-        };
+        let bias = self.bias.as_ref();
+        let bias = bias.map(|bias| bias.of_codebook(pass, codebook_of(batch)?)).transpose()?;
         for (number, layer) in self.layers.iter().enumerate() {
             let attended = match &layer.attention {
                 Attention::Nodes { query, key, value, heads } => {

@@ -70,16 +70,17 @@ impl FeatureRows {
         let width = self.width;
         let numbers = match &self.numbers {
             Numbers::Dense(values) => {
-                let row = |&row: &u32| &values[row as usize * width..][..width];
+                let stride = padded(width);
+                let row = |&row: &u32| &values[row as usize * stride..][..stride];
                 Numbers::Dense(rows.iter().flat_map(row).copied().collect())
             }
             Numbers::Sparse { by_row, .. } => {
-                let mut some = Entries { offsets: vec![0], places: Vec::new(), values: Vec::new() };
+                let mut some = Lines { offsets: vec![0], nodes: Vec::new(), factors: Vec::new() };
                 for &row in rows {
                     let range = by_row.offsets[row as usize]..by_row.offsets[row as usize + 1];
-                    some.places.extend_from_slice(&by_row.places[range.clone()]);
-                    some.values.extend_from_slice(&by_row.values[range]);
-                    some.offsets.push(some.places.len());
+                    some.nodes.extend_from_slice(&by_row.nodes[range.clone()]);
+                    some.factors.extend_from_slice(&by_row.factors[range]);
+                    some.offsets.push(some.nodes.len());
                 }
                 let by_column = some.transposed(width);
                 Numbers::Sparse { by_row: some, by_column }

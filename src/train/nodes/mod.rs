@@ -30,8 +30,7 @@ use crate::data::nodes::{self, Features, NodeSet};
 use crate::data::{Edges, Values};
 use crate::distance::HighLevel;
 use crate::monitor::Monitor;
-use crate::nn::config::Projection;
-use crate::nn::{Batch, Clusters, FeatureRows, ModelConfig};
+use crate::nn::{Batch, Clusters, FeatureRows};
 use crate::rng::Seed;
 use crate::{Error, Hierarchy, MemoryLimit, Result};
 use rows::pick;
@@ -53,11 +52,6 @@ pub struct NodeGraph {
     split: String,
 }
 
-/// Whether a model attends to clusters that a hierarchy gives.
-pub fn needs_clusters(model: &ModelConfig) -> bool {
-    model.backbone == "goat" && model.clusters.projection == Projection::Coarsening
-}
-
 impl NodeGraph {
     /// Makes a set ready, clusters included.
     pub fn new(
@@ -66,7 +60,7 @@ impl NodeGraph {
         limit: MemoryLimit,
         monitor: &dyn Monitor,
     ) -> Result<NodeGraph> {
-        let clusters = match needs_clusters(&config.model) {
+        let clusters = match config.model.attends_to_clusters() {
             true => Some(clusters(config, &set, limit, monitor)?),
             false => None,
         };
