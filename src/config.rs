@@ -67,7 +67,7 @@ pub struct DataConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Own>,
     /// Which split of the nodes of one graph, `{seed}` for the seed; that of the paper if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "name")]
     pub split: Option<String>,
     /// Whether messages pass along arcs in their own direction only; as the set has it if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,6 +144,20 @@ pub struct TrainConfig {
     /// The epochs of the configuration that this one shortens; warm-up was scaled in proportion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortened_from: Option<u64>,
+}
+
+/// A name, which may be a number.
+fn name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected the name of a split")]
+    enum Name {
+        Word(String),
+        Number(u64),
+    }
+    Ok(Some(match Name::deserialize(deserializer)? {
+        Name::Word(name) => name,
+        Name::Number(number) => number.to_string(),
+    }))
 }
 
 impl TrainConfig {

@@ -7,7 +7,7 @@
 //! | `goat` | clusters by the nearest state of a codebook: GOAT as it was, and the paper's "w/o coarsening" |
 //! | `no-coarsening` | clusters by a learned matrix |
 //! | `no-hdse` | clusters by coarsening, without distances |
-//! | `random` | clusters of the same sizes at random, with their distances |
+//! | `random` | as many clusters at random, of equal sizes as those of METIS are, with their distances |
 //! | `hdse` | clusters by coarsening, with distances |
 
 use super::{Experiment, Published, Row};
@@ -53,7 +53,7 @@ macro_rules! experiment {
                 row(
                     "random",
                     "GOAT + random partition",
-                    &[concat!("hierarchy.coarsener=random:like=metis:clusters=", $clusters)],
+                    &[concat!("hierarchy.coarsener=random:clusters=", $clusters)],
                     None,
                 ),
                 row("hdse", "GOAT + HDSE", &[], $published[4]),

@@ -115,7 +115,7 @@ fn mistakes_are_explained() {
     fails(&["model.outputs=4"], 2, &["nodes.toml", "`model.outputs` is 4", "take 3"]);
     fails(&["model.node={linear=5}"], 2, &["`model.node`", "write { linear = 4 }"]);
     fails(&["data.split=public"], 2, &["`data.split`", "no split `public`", "splits: 0, 1"]);
-    fails(&["data.nodes.edges=none.txt"], 1, &["none.txt"]);
+    fails(&["data.nodes.edges=none.txt"], 2, &["no file", "none.txt"]);
     fails(&["data.nodes.edge=none.txt"], 2, &["unknown field `edge`", "did you mean `edges`?"]);
     fails(&["train.batch_size=0"], 2, &["`train.batch_size` is 0"]);
     fails(&["train.eval_every=0"], 2, &["`train.eval_every` is 0"]);
@@ -124,17 +124,19 @@ fn mistakes_are_explained() {
     fails(&["model.encoding={rwse={steps=4}}"], 2, &["encoding"]);
     let absent = ["data.set=ogbn-products", "data.path=/nowhere"];
     let nodes = "data.nodes={edges='e',targets='t'}";
-    fails(&[&absent[..], &[nodes]].concat(), 1, &["/nowhere/"]);
+    fails(&[&absent[..], &[nodes]].concat(), 1, &["/nowhere/t"]);
 
     // A set that is known by name: what files, where, from where.
     let text = std::fs::read_to_string(&experiment.config).unwrap();
-    let own = text.lines().filter(|line| !line.starts_with("nodes =") && !line.starts_with("path ="));
+    let own =
+        text.lines().filter(|line| !line.starts_with("nodes =") && !line.starts_with("path ="));
     let named = experiment.run("named.toml");
     let own: Vec<&str> = own.collect();
     std::fs::write(&named, own.join("\n").replace("\"mine\"", "\"ogbn-products\"")).unwrap();
     let set = "data.path='/nowhere'";
     let error = fail(&["train", &named, "-o", &experiment.run("new"), "--set", set], 2);
-    for words in ["set `ogbn-products`", "raw/ and split/", "in ogbn-products/ inside", "https://"] {
+    for words in ["set `ogbn-products`", "raw/ and split/", "in ogbn-products/ inside", "https://"]
+    {
         assert!(error.contains(words), "{words}: {error}");
     }
 
