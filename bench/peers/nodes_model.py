@@ -45,6 +45,14 @@ class Graph:
         return (root @ arcs @ root).tocsr()
 
 
+def csr(matrix: scipy.sparse.csr_array, dtype: torch.dtype) -> Tensor:
+    matrix.sort_indices()
+    # MKL has 32-bit indices; others would be converted in every product.
+    places = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
+    values = torch.from_numpy(matrix.data).to(dtype)
+    return torch.sparse_csr_tensor(*places, values, matrix.shape)
+
+
 class Distances(nn.Module):
     """relu(A E[d]) of distances, in any shape: the bias of all layers and heads starts here."""
 
@@ -139,8 +147,11 @@ class Released(nn.Module):
         for number, layer in enumerate(self.gcn):
             if number > 0:
                 z = F.dropout(z.relu(), self.p, self.training)
-            z = layer(z, self.arcs)
+            z = self.convolve(layer, z)
         return z
+
+    def convolve(self, layer: GCNConv, z: Tensor) -> Tensor:
+        return layer(z, self.arcs)
 
     def loss(self) -> Tensor:
         return F.nll_loss(self().log_softmax(1)[self.train_rows], self.y[self.train_rows])
@@ -153,6 +164,7 @@ class Lean(Released):
         self.distances, self.codes = self.distances.long(), codes  # [clusters, clusters]
         self.sizes = graph.sizes.to(dtype)
         self.log_sizes = self.sizes.log()
+        self.matrix = csr(graph.convolution(), dtype)
 
     def attend(self, layer: Layer, z: Tensor) -> Tensor:
         sums = z.new_zeros(self.clusters, z.shape[1]).index_add(0, self.cluster, z)
@@ -170,6 +182,9 @@ class Lean(Released):
         """What is added to scores, by head and pair of clusters."""
         bias = self.bias(layer, self.distances)[self.codes]  # [clusters, clusters, heads or 1]
         return (bias.permute(2, 0, 1) + self.log_sizes).expand(self.heads, -1, -1)
+
+    def convolve(self, layer: GCNConv, z: Tensor) -> Tensor:
+        return self.matrix @ layer.lin(z) + layer.bias
 
     def loss(self) -> Tensor:
         return F.cross_entropy(self()[self.train_rows], self.y[self.train_rows])

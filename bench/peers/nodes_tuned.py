@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from nodes_model import Graph, Layer, Lean
+from nodes_model import Graph, Layer, Lean, csr
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
@@ -36,14 +36,6 @@ class Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.matrix.backward @ gradient.contiguous(), None
-
-
-def csr(matrix: scipy.sparse.csr_array, dtype: torch.dtype) -> Tensor:
-    matrix.sort_indices()
-    # MKL has 32-bit indices; others would be converted in every product.
-    places = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
-    values = torch.from_numpy(matrix.data).to(dtype)
-    return torch.sparse_csr_tensor(*places, values, matrix.shape)
 
 
 class Tuned(Lean):
@@ -79,7 +71,7 @@ class Tuned(Lean):
         """ReLU and dropout without its factor; ReLU is last, so that it can be in place."""
         return (z * keep(z.shape, self.p) if self.training and self.p else z).relu_()
 
-    def convolve(self, z: Tensor, matrix: Sparse, layer: GCNConv) -> Tensor:
+    def join_convolve(self, z: Tensor, matrix: Sparse, layer: GCNConv) -> Tensor:
         """ReLU, dropout and a convolution; the smaller side of it is mapped."""
         weight = layer.lin.weight / (1 - self.p) if self.training else layer.lin.weight
         z, (rows, columns) = self.thinned(z), matrix.forward.shape
@@ -104,7 +96,7 @@ class Tuned(Lean):
     def local(self) -> Tensor:
         z = self.convolution @ self.mapped(self.gcn[0].lin) + self.gcn[0].bias
         for layer in self.gcn[1:]:
-            z = self.convolve(z, self.convolution, layer)
+            z = self.join_convolve(z, self.convolution, layer)
         return z
 
 
@@ -225,6 +217,6 @@ class Least(Tuned):
             else:
                 near = F.linear(self.averaged, first.lin.weight, first.bias)
             for layer, step in zip(self.gcn[1:], self.steps, strict=True):
-                near = self.convolve(near, step, layer)
+                near = self.join_convolve(near, step, layer)
             z = z + near
         return F.cross_entropy(self.out(z), self.y[self.train_rows])
