@@ -9,7 +9,7 @@ use crate::data::nodes::{self, NodeSet};
 use crate::data::sets::{self, LoadOptions, Splits};
 use crate::nn::Batch;
 use crate::train::examples::{Examples, Prepared, examples};
-use crate::train::nodes::NodeGraph;
+use crate::train::nodes::{NodeGraph, width};
 use crate::train::{fit, run};
 use crate::{Error, MemoryLimit, Result};
 
@@ -39,7 +39,7 @@ impl Loaded {
     pub(super) fn check(&self, config: &Config, limit: MemoryLimit) -> Result<()> {
         match self {
             Loaded::Graphs(splits) => fit::graphs(config, splits.task, limit),
-            Loaded::Nodes(set) => fit::nodes(config, set, limit),
+            Loaded::Nodes(set) => fit::nodes(config, set.task, width(set), limit),
         }
     }
 

@@ -288,8 +288,15 @@ impl Table<'_> {
     /// For the documentation.
     fn page(&self, command: &str) -> String {
         let Table { experiment, done, record, .. } = self;
+        let quoted = |changes: &[&str]| {
+            changes.iter().map(|change| format!("`{change}`")).collect::<Vec<_>>().join(" ")
+        };
+        let changes = match experiment.changes {
+            [] => String::new(),
+            changes => format!(" with {}", quoted(changes)),
+        };
         let mut text = format!(
-            "# {}\n\n{}\n\nWritten by `{command}` from [configs/{file}.toml](../../configs/{file}.toml).\n\n",
+            "# {}\n\n{}\n\nWritten by `{command}` from [configs/{file}.toml](../../configs/{file}.toml){changes}.\n\n",
             experiment.name,
             capitalised(experiment.summary),
             file = experiment.config,
@@ -300,14 +307,12 @@ impl Table<'_> {
             let epochs: Vec<String> =
                 done.outcomes.iter().map(|outcome| outcome.best_epoch.to_string()).collect();
             let parameters = done.outcomes.first().map_or(0, |outcome| outcome.parameters as u64);
-            let changes: Vec<String> =
-                done.row.changes.iter().map(|change| format!("`{change}`")).collect();
             text += &format!(
                 "| {} | {} | {} | {} | `{}` |\n",
                 cells.join(" | "),
                 epochs.join(", "),
                 thousands(parameters),
-                changes.join(" "),
+                quoted(done.row.changes),
                 &done.hash[..12]
             );
         }

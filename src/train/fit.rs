@@ -11,7 +11,6 @@
 
 use super::{Loss, Metric};
 use crate::config::Config;
-use crate::data::nodes::{Features, NodeSet};
 use crate::data::sets::{Level, Target, Task};
 use crate::nn::config::{EdgeInput, Encoding, NodeInput, Pool};
 use crate::{Error, MemoryLimit, Result};
@@ -35,9 +34,10 @@ pub fn graphs(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
     check(config, task, limit)
 }
 
-/// Refuses a configuration that does not fit the nodes of one graph, or a model far beyond memory.
-pub fn nodes(config: &Config, set: &NodeSet, limit: MemoryLimit) -> Result<()> {
-    check(config, set.task, limit)?;
+/// Refuses a configuration that does not fit nodes of one graph with `width` features each, or a model far beyond
+/// memory.
+pub fn nodes(config: &Config, task: Task, width: usize, limit: MemoryLimit) -> Result<()> {
+    check(config, task, limit)?;
     let model = &config.model;
     let wrong = [
         ("train.up_to_swap", config.train.up_to_swap),
@@ -50,10 +50,6 @@ pub fn nodes(config: &Config, set: &NodeSet, limit: MemoryLimit) -> Result<()> {
             "key `{key}` is for sets of many graphs, but this is one graph; leave it out"
         )));
     }
-    let width = match (&set.features, &set.edge_attr) {
-        (Features::None, Some(arcs)) => arcs.width,
-        (features, _) => features.width(),
-    };
     if model.node != NodeInput::Linear(width) {
         return Err(Error::config(format!(
             "key `model.node` does not fit: nodes have {width} real numbers; write {{ linear = {width} }}"

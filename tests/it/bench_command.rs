@@ -50,7 +50,7 @@ fn a_dump_has_parameters_and_batches() {
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
     let config: Config =
         serde_json::from_str(&metadata.metadata().as_ref().unwrap()["hdse"]).unwrap();
-    assert_eq!(config.train.batch_size, 7);
+    assert_eq!(config.train.batch_size, Some(7));
 
     let arrays = SafeTensors::deserialize(&bytes).unwrap();
     let model = Model::new(&config.model, Seed(0)).unwrap();

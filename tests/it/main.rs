@@ -17,6 +17,10 @@ mod mistakes;
 #[cfg(feature = "train")]
 mod models;
 mod mutations;
+#[cfg(all(feature = "cli", feature = "train"))]
+mod node_command;
+#[cfg(feature = "train")]
+mod node_training;
 mod nodes;
 mod quality;
 #[cfg(feature = "parquet")]

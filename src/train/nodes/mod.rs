@@ -211,6 +211,14 @@ fn clusters(
     Ok(Clusters::of(&distances, levels))
 }
 
+/// Features that a model gets of a node.
+pub fn width(set: &NodeSet) -> usize {
+    match (&set.features, &set.edge_attr) {
+        (Features::None, Some(arcs)) => arcs.width,
+        (features, _) => features.width(),
+    }
+}
+
 /// Features in the order of nodes.
 fn features(set: &NodeSet) -> Result<FeatureRows> {
     match &set.features {
