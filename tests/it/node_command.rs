@@ -128,13 +128,15 @@ fn mistakes_are_explained() {
 
     // A set that is known by name: what files, where, from where.
     let text = std::fs::read_to_string(&experiment.config).unwrap();
-    let own = text.lines().filter(|line| !line.starts_with("nodes =") && !line.starts_with("path ="));
+    let own =
+        text.lines().filter(|line| !line.starts_with("nodes =") && !line.starts_with("path ="));
     let named = experiment.run("named.toml");
     let own: Vec<&str> = own.collect();
     std::fs::write(&named, own.join("\n").replace("\"mine\"", "\"ogbn-products\"")).unwrap();
     let set = "data.path='/nowhere'";
     let error = fail(&["train", &named, "-o", &experiment.run("new"), "--set", set], 2);
-    for words in ["set `ogbn-products`", "raw/ and split/", "in ogbn-products/ inside", "https://"] {
+    for words in ["set `ogbn-products`", "raw/ and split/", "in ogbn-products/ inside", "https://"]
+    {
         assert!(error.contains(words), "{words}: {error}");
     }
 

@@ -74,8 +74,7 @@ pub fn write_set(folder: &Path) {
         let number = |stream: &mut hdse::rng::Stream, i: u32| {
             stream.unit() + if i == class(node) { 0.6 } else { 0.0 }
         };
-        let row: Vec<String> =
-            (0..4).map(|i| format!("{:.3}", number(&mut stream, i))).collect();
+        let row: Vec<String> = (0..4).map(|i| format!("{:.3}", number(&mut stream, i))).collect();
         features += &format!("{}\n", row.join(","));
         let known = if node % 29 == 28 { -1 } else { i64::from(class(node)) };
         targets += &format!("{known}\n");

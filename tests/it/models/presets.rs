@@ -143,7 +143,8 @@ fn presets_fit_their_sets() {
                 Some(entry) => {
                     let task = Task { level: Level::Node, target: entry.published.target };
                     // Proteins have the features of their arcs.
-                    let width = if entry.published.features == 0 { 8 } else { entry.published.features };
+                    let width =
+                        if entry.published.features == 0 { 8 } else { entry.published.features };
                     fit::nodes(&config, task, width, limit)
                 }
             };
