@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The native module is checked without an interpreter, as the stable ABI allows; maturin finds one.
 export PYO3_BUILD_EXTENSION_MODULE = 1
 
-.PHONY: all test test-python test-torch wheel sdist lint fmt bench bench-python bench-peers bench-step bench-instructions docs
+.PHONY: all test test-python test-torch wheel sdist lint fmt bench bench-python bench-peers bench-step bench-nodes bench-instructions docs
 
 all: lint test
 
@@ -89,6 +89,10 @@ bench-peers:
 ## Our training steps beside PyTorch's (environment of test-torch); writes its section of docs/benchmarks.md.
 bench-step:
 	python3 bench/peers/step.py
+
+## Our epochs on one large graph beside PyTorch's (same environment); writes its section of docs/benchmarks.md.
+bench-nodes:
+	python3 bench/peers/nodes.py
 
 ## Instructions of the hot kernels, by valgrind; writes its section of docs/benchmarks.md.
 bench-instructions:

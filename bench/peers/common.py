@@ -1,4 +1,4 @@
-"""What run.py and instructions.py share: build and call ours, find data, write docs sections."""
+"""What all comparisons share: build and call ours, find data, write docs sections."""
 
 from __future__ import annotations
 

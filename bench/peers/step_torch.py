@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import statistics
 import sys
-import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch._inductor.config
-import torch_geometric
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, global_add_pool, global_mean_pool
 from torch_geometric.utils import to_dense_adj, to_dense_batch
+
+import torch_run
 
 FORMS = ("released", "table", "compiled")
 # What the model below can be.
@@ -46,32 +43,8 @@ KNOWN = {
 # ---- the file
 
 
-class Dump:
-    """A safetensors file: parameters, batches, configuration."""
-
-    def __init__(self, path: Path) -> None:
-        raw = path.read_bytes()
-        length = int.from_bytes(raw[:8], "little")
-        self.header = json.loads(raw[8 : 8 + length])
-        self.config = json.loads(self.header.pop("__metadata__")["hdse"])
-        self.body = memoryview(raw)[8 + length :]
-        model = self.config["model"]
-        for key, value in KNOWN.items():
-            if model[key] not in value:
-                sys.exit(f"no peer has model.{key} = {model[key]}")
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        entry = self.header[name]
-        kind = {"U8": np.uint8, "U32": np.uint32, "F32": np.float32}[entry["dtype"]]
-        begin, end = entry["data_offsets"]
-        return np.frombuffer(self.body[begin:end], kind).reshape(entry["shape"])
-
-    def get(self, name: str) -> np.ndarray | None:
-        return self[name] if name in self.header else None
-
-    def parameters(self) -> dict[str, Tensor]:
-        names = [name for name in self.header if name.startswith("param.")]
-        return {name.removeprefix("param."): torch.from_numpy(self[name].copy()) for name in names}
+class Dump(torch_run.Arrays):
+    """Batches, beside parameters and configuration."""
 
     def batches(self) -> list[list[dict[str, np.ndarray]]]:
         """Graphs of every batch."""
@@ -374,10 +347,7 @@ class Gps(nn.Module):
 
 def load(dump: Dump, released: bool, book: Tensor) -> Gps:
     peer = Gps(dump.config["model"], released, book)
-    missing, unexpected = peer.load_state_dict(dump.parameters(), strict=False)
-    own = ("num_batches_tracked", "local.eps")  # counters, and GINEConv's constant 0
-    if unexpected or (missing := [name for name in missing if not name.endswith(own)]):
-        sys.exit(f"parameters do not fit: {missing} {unexpected}")
+    torch_run.load(peer, dump.group("param."), own=("local.eps",))  # GINEConv's constant 0
     return peer.train()
 
 
@@ -396,6 +366,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     dump = Dump(options.dump)
+    dump.require(KNOWN)
     settings = dump.config["train"]
     released = options.form == "released"
     collate = Collate(dump, released)
@@ -415,14 +386,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         # Faster here than the random numbers that compiled code makes itself.
         torch._inductor.config.fallback_random = True
         forward = torch.compile(model, dynamic=True)
-    # What is held before the first step: interpreter, libraries, graphs.
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    losses, times, started = [], [], time.perf_counter()
-    for number in range(options.warmup + options.steps):
-        if number == options.warmup:
-            cpu = time.process_time()
-        clock = time.perf_counter()
+    def step(number: int) -> float:
         batch = collate(number)
         batch |= {name: batch[name].to(options.dtype) for name in ("pe", "y")}
         optimizer.zero_grad()
@@ -430,38 +395,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings["clip_norm"])
         optimizer.step()
-        losses.append(loss.item())
-        times.append(time.perf_counter() - clock)
-    cpu = (time.process_time() - cpu) / options.steps
-    measured = times[options.warmup :]
-    return {
-        "milliseconds": {
-            "median": statistics.median(measured) * 1e3,
-            "min": min(measured) * 1e3,
-            "mean": statistics.mean(measured) * 1e3,
-            "cpu": cpu * 1e3,
-        },
-        "warmup_seconds": time.perf_counter() - started - sum(measured),
-        "losses": losses,
-        "start_rss_bytes": before,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "page_faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
-        "version": f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}",
-    }
+        return loss.item()
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("form", choices=FORMS)
-    parser.add_argument("dump", type=Path)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--double", dest="dtype", action="store_const", const=torch.float64)
-    parser.set_defaults(dtype=torch.float32)
-    warnings.filterwarnings("ignore")
-    print(json.dumps(run(parser.parse_args())))
+    return torch_run.timed(step, options.warmup, options.steps)
 
 
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore")
+    print(json.dumps(run(torch_run.parser(__doc__, FORMS).parse_args())))

@@ -4,15 +4,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::Tensor;
-
 use super::clusters::Clusters;
 use super::fused::lanes::Lanes;
 use super::ops::attention::Pairs;
 use super::ops::features::FeatureRows;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
-use super::pass::positions;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
@@ -49,8 +46,6 @@ pub struct Batch {
     pub ids: Option<Arc<Vec<u32>>>,
     /// Targets, row after row, of graphs or of nodes.
     pub targets: Option<Values>,
-    /// The nodes that targets are of; none if they are of all.
-    pub scored: Option<Arc<Vec<u32>>>,
     /// What [`Batch::settle`] has worked out.
     pub settled: Settled,
 }
@@ -93,18 +88,6 @@ impl Batch {
     /// Number of arcs.
     pub fn num_arcs(&self) -> usize {
         self.edges.sources.len()
-    }
-
-    /// The rows of predictions that targets are of.
-    pub fn scored_rows(&self, prediction: Tensor<2>) -> Tensor<2> {
-        match &self.scored {
-            Some(rows) => {
-                let rows = rows.iter().map(|&row| i64::from(row)).collect();
-                let rows = positions(rows, &prediction.device());
-                prediction.select(0, rows)
-            }
-            None => prediction,
-        }
     }
 
     /// Which rows belong together, after a check that all parts fit each other.
@@ -191,13 +174,6 @@ impl Batch {
                 )));
             }
         }
-        if let Some(row) =
-            self.scored.iter().flat_map(|rows| rows.iter()).find(|&&row| row as usize >= nodes)
-        {
-            return Err(Error::data(format!(
-                "row {row} has a target, but there are only {nodes} nodes"
-            )));
-        }
         if let Some(spectrum) = &self.spectrum {
             let Spectrum { frequencies, vectors, values, counts } = spectrum;
             let graphs = self.num_graphs();
@@ -240,8 +216,8 @@ impl Batch {
             offset = next.filter(|&next| next <= MOST_ROWS as u32).ok_or_else(too_large)?;
         }
         let one_graph = |batch: &&Batch| {
-            let Batch { features, clusters, ids, scored, .. } = batch;
-            features.is_some() || clusters.is_some() || ids.is_some() || scored.is_some()
+            let Batch { features, clusters, ids, .. } = batch;
+            features.is_some() || clusters.is_some() || ids.is_some()
         };
         if batches.iter().any(one_graph) {
             return Err(Error::data(

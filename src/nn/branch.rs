@@ -88,14 +88,16 @@ impl Branch {
         Ok(Branch { stem, layers })
     }
 
-    /// `[nodes, inputs]` → `[nodes, outputs]`.
+    /// `[nodes, inputs]` → `[rows that are asked for, outputs]`.
     pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
         let mut x = match &self.stem {
             Some((map, after)) => States::Made(after.forward(pass, x.through(pass, map))),
             None => x.clone(),
         };
-        for (layer, after) in &self.layers {
+        for (number, (layer, after)) in self.layers.iter().enumerate() {
+            let is_last = number + 1 == self.layers.len();
             x = States::Made(match (layer, after) {
+                (layer, None) if is_last => layer.of_rows(pass, structure, &x),
                 // Bias, ReLU and dropout in one go.
                 (Layer::Gcn(gcn), Some(Between { norm: Normal::None, dropout })) => {
                     gcn.activated(pass, structure, &x, *dropout)
@@ -103,6 +105,9 @@ impl Branch {
                 (layer, Some(after)) => after.forward(pass, layer.forward(pass, structure, &x)),
                 (layer, None) => layer.forward(pass, structure, &x),
             });
+            if let (true, Some(_), States::Made(states)) = (is_last, after, &x) {
+                x = States::Made(pass.chosen(states.clone()));
+            }
         }
         x.tensor(pass)
     }
@@ -135,6 +140,19 @@ impl Layer {
                 Layer::Gat(Gat::new(scope.at("conv"), inputs, heads, width, dropout))
             }
             _ => Layer::Linear(Linear::new(scope.at("lin"), inputs, outputs)),
+        }
+    }
+
+    /// The rows that are asked for.
+    fn of_rows(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
+        match (self, x, pass.wanted()) {
+            (Layer::Gcn(layer), States::Made(x), Some(rows)) => {
+                layer.of_rows(pass, structure, x.clone(), rows)
+            }
+            (Layer::Linear(layer), States::Made(x), _) => {
+                layer.of_many(pass, pass.chosen(x.clone()))
+            }
+            _ => pass.chosen(self.forward(pass, structure, x)),
         }
     }
 

@@ -24,8 +24,9 @@ use super::config::{
     BiasKind, ClusterConfig, GlobalInput, Local, Mix, ModelConfig, NodeInput, Pooling, Projection,
 };
 use super::layers::{BatchNorm, Dropout, Embedding, Linear};
-use super::ops::clusters::{ClusterInputs, attend, pool, prior};
-use super::ops::dense::{normalised, normalised_linear};
+use super::ops::clusters::{ClusterInputs, Folded, attend, attend_folded, folds, pool, prior};
+use super::ops::dense::{normalised, normalised_linear, normalised_rows};
+use super::ops::has_kernels;
 use super::parameters::{Init, Param, Scope};
 use super::pass::{Pass, matrix, positions, values};
 use super::states::States;
@@ -130,34 +131,18 @@ impl Backbone for Goat {
         let structure = &batch.structure()?;
         let features = States::of(batch, &self.node)?;
         let mut z = match &self.input {
-            Some(InputNetwork { first, norm, dropout, second }) => {
-                let x = features.through(pass, first);
-                let (weight, bias) = second.params(pass);
-                States::Made(normalised_linear(pass, x, (norm, *dropout), weight, bias))
-            }
-            None => features.clone(),
+            Some(network) => Input::Network(network, features.through(pass, &network.first)),
+            None => Input::States(features.clone()),
         };
-        if let States::Made(z) = &z {
-            pass.record(|| "encoder.h".into(), z);
-        }
         let bias = self.bias.as_ref();
         let bias = bias.map(|bias| bias.of_codebook(pass, codebook_of(batch)?)).transpose()?;
         for (number, layer) in self.layers.iter().enumerate() {
-            let attended = layer.attention.forward(pass, batch, number, &z, bias.as_ref())?;
-            pass.record(|| format!("layers.{number}.attn"), &attended);
-            let made = match &layer.feed_forward {
-                Some([(map1, norm1, drop1), (map2, norm2, drop2)]) => {
-                    let x = map1.of_many(pass, attended);
-                    let (weight, bias) = map2.params(pass);
-                    let x = normalised_linear(pass, x, (norm1, *drop1), weight, bias);
-                    normalised(pass, x, norm2, *drop2)
-                }
-                None => attended,
-            };
+            let is_last = number + 1 == self.layers.len();
+            let made = layer.forward(pass, batch, number, z, bias.as_ref(), is_last)?;
             pass.record(|| format!("layers.{number}.h"), &made);
-            z = States::Made(made);
+            z = Input::States(States::Made(made));
         }
-        let z = z.tensor(pass);
+        let z = z.ready(pass).tensor(pass);
         let prediction = self.mixed(pass, structure, z, &features);
         pass.record(|| "pred".into(), &prediction);
         Ok(prediction)
@@ -181,6 +166,60 @@ impl Goat {
             Mix::Average => (self.out.of_many(pass, z) + local) * 0.5,
             Mix::Concat => self.out.of_many(pass, Tensor::cat(vec![z, local], 1)),
         }
+    }
+}
+
+/// What goes into a layer.
+enum Input<'a> {
+    /// The input network after its first map.
+    Network(&'a InputNetwork, Tensor<2>),
+    States(States),
+}
+
+impl Input<'_> {
+    fn ready(self, pass: &Pass) -> States {
+        match self {
+            Input::Network(InputNetwork { norm, dropout, second, .. }, x) => {
+                let (weight, bias) = second.params(pass);
+                let z = normalised_linear(pass, x, (norm, *dropout), weight, bias);
+                pass.record(|| "encoder.h".into(), &z);
+                States::Made(z)
+            }
+            Input::States(states) => states,
+        }
+    }
+}
+
+impl Layer {
+    /// States after this layer; of the last, only those that are asked for.
+    fn forward(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        number: usize,
+        z: Input,
+        bias: Option<&Tensor<2>>,
+        is_last: bool,
+    ) -> Result<Tensor<2>> {
+        let Some([(map1, norm1, drop1), (map2, norm2, drop2)]) = &self.feed_forward else {
+            let attended = self.attention.forward(pass, batch, number, &z.ready(pass), bias)?;
+            pass.record(|| format!("layers.{number}.attn"), &attended);
+            return Ok(if is_last { pass.chosen(attended) } else { attended });
+        };
+        let x = match self.attention.is_folded(pass, batch, &z, map1) {
+            true => self.attention.folded(pass, batch, z, bias, map1)?,
+            false => {
+                let attended = self.attention.forward(pass, batch, number, &z.ready(pass), bias)?;
+                pass.record(|| format!("layers.{number}.attn"), &attended);
+                map1.of_many(pass, attended)
+            }
+        };
+        let (weight, shift) = map2.params(pass);
+        let x = normalised_linear(pass, x, (norm1, *drop1), weight, shift);
+        Ok(match is_last {
+            true => normalised_rows(pass, x, norm2, *drop2),
+            false => normalised(pass, x, norm2, *drop2),
+        })
     }
 }
 
@@ -340,6 +379,107 @@ impl ClusterAttention {
         })
     }
 
+    /// Whether few clusters are mapped instead of many nodes, which is the same: see [`attend_folded`].
+    fn is_folded(&self, pass: &Pass, batch: &Batch, z: &Input, next: &Linear) -> bool {
+        // In evaluation there are no derivatives to be had from kernels.
+        let differentiable = pass.is_training() || !pass.device().is_autodiff();
+        let of_graph = matches!(self.projection, LayerProjection::Coarsening);
+        let (true, true, true, Pooling::Mean, Some(clusters)) =
+            (pass.is_fused(), differentiable, of_graph, self.pooling, &batch.clusters)
+        else {
+            return false;
+        };
+        let (states, before) = match z {
+            Input::Network(_, x) => (x, true),
+            Input::States(States::Made(z)) => (z, false),
+            Input::States(States::Given(_)) => return false,
+        };
+        let inputs = states.dims()[1];
+        let [outputs, width] = next.shape(pass);
+        let maps = 1 + usize::from(before);
+        let mapped = width * (maps * inputs + outputs);
+        let size = [self.heads, inputs, outputs];
+        has_kernels(states) && folds(size, clusters.len(), width / self.heads, mapped)
+    }
+
+    /// What follows the attention makes of it, with the maps of nodes before and after it folded into keys and values.
+    fn folded(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        z: Input,
+        shared: Option<&Tensor<2>>,
+        next: &Linear,
+    ) -> Result<Tensor<2>> {
+        let (states, before) = match z {
+            Input::Network(InputNetwork { norm, dropout, second, .. }, x) => {
+                (normalised(pass, x, norm, *dropout), Some(second))
+            }
+            Input::States(states) => (states.tensor(pass), None),
+        };
+        let clusters = self.clusters(batch)?;
+        let heads = self.heads;
+        let mut means = pool(pass, clusters.nodes(), states.clone(), self.pooling);
+        // q = A x + a
+        let (mut map, mut shift) = self.query_map(pass);
+        if let Some(before) = before {
+            means = before.forward(pass, means);
+            let (weight, bias) = before.params(pass);
+            shift = times(map.clone(), bias) + shift;
+            map = map.matmul(weight);
+        }
+        let key = self.key.forward(pass, means.clone());
+        let value = self.value.forward(pass, means);
+        let (after, start) = next.params(pass);
+        let [outputs, width] = after.dims();
+        let (inputs, width) = (map.dims()[1], width / heads);
+        let head = |head: usize| {
+            let own = |x: &Tensor<2>, axis| x.clone().narrow(axis, head * width, width);
+            let key = own(&key, 1);
+            let shift = shift.clone().narrow(0, head * width, width);
+            let added = times(key.clone(), shift).unsqueeze_dim::<2>(1);
+            let value = own(&value, 1).matmul(own(&after, 1).transpose());
+            (key.matmul(own(&map, 0)), added, value)
+        };
+        let (mut keys, mut shifts, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, shift, value) in (0..heads).map(head) {
+            keys.push(key);
+            shifts.push(shift);
+            values.push(value);
+        }
+        let scale = 1.0 / (width as f32).sqrt();
+        let folded = Folded {
+            states,
+            key: Tensor::cat(keys, 1),
+            shift: Tensor::cat(shifts, 1) * scale,
+            value: Tensor::cat(values, 1),
+            start: start.unsqueeze(),
+            bias: self.table(pass, clusters, shared, 0),
+        };
+        let prior = prior(clusters, self.size_prior);
+        let size = [heads, inputs, outputs];
+        attend_folded(pass, clusters, size, folded, scale, &prior, self.weight_dropout)
+            .ok_or_else(|| Error::data("there are no kernels on this device"))
+    }
+
+    /// Two maps in a row are one: (W_q W_p) z + (W_q b_p + b_q).
+    fn query_map(&self, pass: &Pass) -> (Tensor<2>, Tensor<1>) {
+        let (weight, bias) = self.query.1.params(pass);
+        match &self.query.0 {
+            Some(first) => {
+                let (inner, shift) = first.params(pass);
+                (weight.clone().matmul(inner), times(weight, shift) + bias)
+            }
+            None => (weight, bias),
+        }
+    }
+
+    /// The clusters of a batch.
+    fn clusters<'b>(&self, batch: &'b Batch) -> Result<&'b Clusters> {
+        let missing = || Error::data("the model attends to clusters, but the batch has none");
+        batch.clusters.as_deref().ok_or_else(missing)
+    }
+
     /// What nodes read from clusters: `[nodes, dim]`.
     pub(super) fn forward(
         &self,
@@ -349,22 +489,12 @@ impl ClusterAttention {
         z: &States,
         shared: Option<&Tensor<2>>,
     ) -> Result<Tensor<2>> {
-        // Two maps in a row are one: (W_q W_p) z + (W_q b_p + b_q).
-        let (weight, bias) = self.query.1.params(pass);
-        let query = match &self.query.0 {
-            Some(first) => {
-                let (inner, shift) = first.params(pass);
-                let shift = weight.clone().matmul(shift.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1);
-                z.project(pass, weight.matmul(inner), Some(shift + bias))
-            }
-            None => z.project(pass, weight, Some(bias)),
-        };
+        let (weight, bias) = self.query_map(pass);
+        let query = z.project(pass, weight, Some(bias));
         let nodes = query.dims()[0];
         let (clusters, states) = match &self.projection {
             LayerProjection::Coarsening => {
-                let clusters = batch.clusters.as_deref().ok_or_else(|| {
-                    Error::data("the model attends to clusters, but the batch has none")
-                })?;
+                let clusters = self.clusters(batch)?;
                 (clusters.clone(), pool(pass, clusters.nodes(), z.tensor(pass), self.pooling))
             }
             LayerProjection::Codebook(codes) => codes.forward(pass, &z.tensor(pass)),
@@ -440,4 +570,9 @@ impl ClusterAttention {
         }
         Some(table)
     }
+}
+
+/// A matrix times a vector.
+fn times(matrix: Tensor<2>, vector: Tensor<1>) -> Tensor<1> {
+    matrix.matmul(vector.unsqueeze_dim::<2>(1)).squeeze_dim::<1>(1)
 }

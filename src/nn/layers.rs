@@ -43,6 +43,12 @@ impl Linear {
         (pass.param(self.weight), pass.param(self.bias.expect("a map with a bias")))
     }
 
+    /// Numbers of outputs and inputs.
+    pub(super) fn shape(&self, pass: &Pass) -> [usize; 2] {
+        let shape = &pass.parameters().entry(self.weight).shape;
+        [shape[0], shape[1]]
+    }
+
     /// `[rows, inputs]` → `[rows, outputs]`.
     pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
         let bias = self.bias.map(|bias| pass.param::<1>(bias));

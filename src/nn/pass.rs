@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::fused::Team;
+use super::ops::rows::{Groups, gather};
 use super::parameters::{Param, Parameters};
 use crate::rng::{Coins, Seed};
 use crate::simd::Simd;
@@ -61,6 +62,7 @@ pub struct Pass<'a> {
     /// Derivatives that did not go through the tape.
     flat: Arc<Mutex<Option<Vec<f32>>>>,
     limit: Option<MemoryLimit>,
+    wanted: Option<Arc<Groups>>,
 }
 
 impl<'a> Pass<'a> {
@@ -79,6 +81,7 @@ impl<'a> Pass<'a> {
             team: Arc::default(),
             flat: Arc::default(),
             limit: None,
+            wanted: None,
         }
     }
 
@@ -120,6 +123,25 @@ impl<'a> Pass<'a> {
     pub fn by(mut self, team: &Arc<Team>) -> Pass<'a> {
         self.team = team.clone();
         self
+    }
+
+    /// Asks for predictions of these rows only, in that order: models of nodes then skip what no other depends on.
+    pub fn of_rows(mut self, rows: &Arc<Groups>) -> Pass<'a> {
+        self.wanted = Some(rows.clone());
+        self
+    }
+
+    /// The rows that are asked for.
+    pub(super) fn wanted(&self) -> Option<&Arc<Groups>> {
+        self.wanted.as_ref()
+    }
+
+    /// Those rows of a matrix with a row for every node; all if all are asked for.
+    pub(super) fn chosen(&self, rows: Tensor<2>) -> Tensor<2> {
+        match &self.wanted {
+            Some(wanted) => gather(self, wanted, rows),
+            None => rows,
+        }
     }
 
     /// Refuses attention that needs more memory than this; 80 % of what is free otherwise.

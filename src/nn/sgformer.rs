@@ -149,6 +149,7 @@ impl Backbone for SgFormer {
             z = layer.dropout.forward(pass, layer.norm.forward(pass, (attended + z) * 0.5));
             pass.record(|| format!("layers.{number}.h"), &z);
         }
+        let z = pass.chosen(z);
         let local = self.local.forward(pass, structure, &features);
         let z = match local {
             Some(local) => added(z, local, self.weight),
@@ -204,7 +205,7 @@ impl LocalBranch {
                     let both = Tensor::cat(vec![received, start.clone()], 1);
                     x = normalised(pass, map.of_many(pass, both), norm, *dropout) + start.clone();
                 }
-                Some(x)
+                Some(pass.chosen(x))
             }
         }
     }

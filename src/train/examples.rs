@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, mpsc};
 
-use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::nodes::{NodeExamples, NodeGraph};
@@ -13,7 +12,7 @@ use crate::distance::{Codes, Distances};
 use crate::encode::{Encoder, Partitions};
 use crate::monitor::{Monitor, check};
 use crate::nn::config::{BiasKind, Pool};
-use crate::nn::{Batch, Groups, Pass, gather, prepare};
+use crate::nn::{Batch, Groups, Pass, prepare};
 use crate::rng::Seed;
 use crate::{Error, MemoryLimit, Result, coarsen};
 
@@ -66,11 +65,11 @@ impl Goal {
         self.rows.is_some()
     }
 
-    /// The predictions that targets are of, out of all.
-    pub fn choose(&self, pass: &Pass, predictions: Tensor<2>) -> Tensor<2> {
+    /// Asks a pass for the predictions that targets are of.
+    pub fn asked<'p>(&self, pass: Pass<'p>) -> Pass<'p> {
         match &self.rows {
-            Some(rows) => gather(pass, rows, predictions),
-            None => predictions,
+            Some(rows) => pass.of_rows(rows),
+            None => pass,
         }
     }
 }

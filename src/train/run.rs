@@ -215,7 +215,8 @@ pub fn step(
     };
     let pass = Pass::train(&model.parameters, at.seed, at.step).limited(at.limit);
     let pass = pass.by(team).fused(settings.fused);
-    let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
+    let pass = goal.asked(pass);
+    let prediction = model.backbone.forward(&pass, batch)?;
     lap(0);
     let targets = targets(settings, batch, goal, || values(prediction.clone().detach()))?;
     let loss = settings.loss.of(prediction, &targets)?;
@@ -244,7 +245,8 @@ pub fn rehearse(config: &Config, data: &dyn Batches, limit: MemoryLimit) -> Resu
         let rehearse = || {
             let (rows, truths) = data.rehearse(part, config, &mut |batch, goal| {
                 let pass = Pass::eval(&model.parameters).limited(limit).fused(config.train.fused);
-                let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
+                let pass = goal.asked(pass);
+                let prediction = model.backbone.forward(&pass, batch)?;
                 let targets = targets(&config.train, batch, goal, || values(prediction.clone()))?;
                 config.train.loss.of(prediction, &targets).map(|_| ())
             })?;
@@ -309,7 +311,8 @@ pub fn evaluate(
         check(setting.monitor)?;
         let pass = Pass::eval(&model.parameters).limited(setting.limit);
         let pass = pass.by(setting.team).fused(settings.fused);
-        let prediction = goal.choose(&pass, model.backbone.forward(&pass, batch)?);
+        let pass = goal.asked(pass);
+        let prediction = model.backbone.forward(&pass, batch)?;
         let numbers = values(prediction.clone());
         let targets = targets(settings, batch, goal, || numbers.clone())?;
         let loss = f64::from(values(settings.loss.of(prediction, &targets)?)[0]);

@@ -1,12 +1,15 @@
 //! Graph convolution: y = D^-1/2 (A + I) D^-1/2 x Wᵀ + b, with D the number of arcs that end at a node,
 //! plus 1 (Kipf & Welling 2017). Loops among the arcs are left out, since every node gets one.
 
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 
 use crate::nn::batch::Structure;
 use crate::nn::layers::{Dropout, Linear};
-use crate::nn::ops::propagate::propagate;
+use crate::nn::ops::propagate::{propagate, propagate_to};
 use crate::nn::ops::rectify::rectified;
+use crate::nn::ops::rows::Groups;
 use crate::nn::parameters::{Init, Param, Scope};
 use crate::nn::pass::Pass;
 use crate::nn::states::States;
@@ -30,6 +33,18 @@ impl Gcn {
     pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
         let mixed = propagate(pass, structure.convolution(), x.through(pass, &self.map));
         mixed + pass.param::<1>(self.bias).unsqueeze()
+    }
+
+    /// Some rows of it, which are summed up before they are mapped.
+    pub fn of_rows(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        x: Tensor<2>,
+        rows: &Arc<Groups>,
+    ) -> Tensor<2> {
+        let mixed = propagate_to(pass, structure.convolution(), x, rows);
+        self.map.of_many(pass, mixed) + pass.param::<1>(self.bias).unsqueeze()
     }
 
     /// drop(relu(·)) of it.

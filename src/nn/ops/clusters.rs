@@ -62,23 +62,104 @@ pub fn attend(
     if pass.is_composed() || !(width / heads).is_multiple_of(WIDTH) {
         return composed(pass, clusters, heads, inputs, prior, dropout);
     }
+    let width = width / heads;
+    let how = How { heads, widths: [width; 2], shared: false, scale: 1.0 / (width as f32).sqrt() };
+    let kernel = tiles(pass, clusters, &how, inputs.bias.is_some(), prior, dropout);
     let ClusterInputs { query, key, value, bias } = inputs;
-    let kernel = Arc::new(Tiles {
-        nodes: clusters.nodes().clone(),
-        codes: bias.as_ref().and(clusters.codes()).map(|codes| codes.iter().collect()),
-        prior: prior.to_vec(),
-        heads,
-        width: width / heads,
-        coins: dropout.coins(pass),
-        simd: pass.simd(),
-        team: pass.team().clone(),
-    });
     let biased = bias.is_some();
-    let bias = bias.unwrap_or_else(|| Tensor::zeros([1, heads], pass.device()));
-    apply(&kernel, [query, key, value, bias]).unwrap_or_else(|[query, key, value, bias]| {
+    let nothing = || Tensor::zeros([1, 1], pass.device());
+    let bias = bias.unwrap_or_else(nothing);
+    let inputs = [query, key, value, bias, nothing(), nothing()];
+    apply(&kernel, inputs).unwrap_or_else(|[query, key, value, bias, ..]| {
         let inputs = ClusterInputs { query, key, value, bias: biased.then_some(bias) };
         composed(pass, clusters, heads, inputs, prior, dropout)
     })
+}
+
+/// How heads lie in rows.
+struct How {
+    heads: usize,
+    widths: [usize; 2],
+    shared: bool,
+    scale: f32,
+}
+
+fn tiles(
+    pass: &Pass,
+    clusters: &Clusters,
+    how: &How,
+    biased: bool,
+    prior: &[f32],
+    dropout: Dropout,
+) -> Arc<Tiles> {
+    let codes = clusters.codes().filter(|_| biased);
+    Arc::new(Tiles {
+        nodes: clusters.nodes().clone(),
+        codes: codes.map(|codes| codes.iter().collect()),
+        prior: prior.to_vec(),
+        heads: how.heads,
+        widths: how.widths,
+        shared: how.shared,
+        scale: how.scale,
+        coins: dropout.coins(pass),
+        simd: pass.simd(),
+        team: pass.team().clone(),
+    })
+}
+
+/// Attention between the maps before and after it.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// What nodes are before any map: `[nodes, inputs]`.
+    pub states: Tensor<2>,
+    /// Keys, taken back through the maps of queries: `[clusters, heads × inputs]`.
+    pub key: Tensor<2>,
+    /// What the shifts of these maps add to scores: `[clusters, heads]`.
+    pub shift: Tensor<2>,
+    /// Values, through the map that follows: `[clusters, heads × outputs]`.
+    pub value: Tensor<2>,
+    /// The shift of that map: `[1, outputs]`.
+    pub start: Tensor<2>,
+    /// The bias of every code and head, if there is one.
+    pub bias: Option<Tensor<2>>,
+}
+
+/// Attention whose queries are a map of states, q_h = A_h x + a_h, and whose output goes through another, Σ_h B_h y_h + b. Few
+/// clusters are mapped instead of many nodes:
+///
+/// ```text
+/// q_h · k = x · (A_hᵀ k) + a_h · k        Σ_h B_h Σ_k p_hk v_hk + b = Σ_h Σ_k p_hk (B_h v_hk) + b
+/// ```
+///
+/// `scale` multiplies products of states and keys. None where there is no kernel.
+pub fn attend_folded(
+    pass: &Pass,
+    clusters: &Clusters,
+    [heads, inputs, outputs]: [usize; 3],
+    folded: Folded,
+    scale: f32,
+    prior: &[f32],
+    dropout: Dropout,
+) -> Option<Tensor<2>> {
+    let how = How { heads, widths: [inputs, outputs], shared: true, scale };
+    let kernel = tiles(pass, clusters, &how, folded.bias.is_some(), prior, dropout);
+    let Folded { states, key, shift, value, start, bias } = folded;
+    let bias = bias.unwrap_or_else(|| Tensor::zeros([1, 1], pass.device()));
+    apply(&kernel, [states, key, value, bias, shift, start]).ok()
+}
+
+/// Whether attention is cheaper between the maps around it: `mapped` is the number of products of a node and a weight that
+/// are saved.
+pub fn folds(
+    [heads, inputs, outputs]: [usize; 3],
+    clusters: usize,
+    width: usize,
+    mapped: usize,
+) -> bool {
+    let whole = inputs.is_multiple_of(WIDTH) && outputs.is_multiple_of(WIDTH);
+    // A sum over all clusters is known for one tile, or one head.
+    let known = clusters <= tiles::TILE || heads == 1;
+    whole && known && heads * clusters * (inputs + outputs) < 2 * clusters * heads * width + mapped
 }
 
 /// What is added to the scores of each cluster: the logarithm of its size, or nothing. A cluster without nodes never gets

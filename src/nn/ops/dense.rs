@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Tensor, activation};
 
+use super::rows::{Groups, gather};
 use super::{Kept, Operation, apply, has_kernels};
 use crate::nn::fused::Team;
 use crate::nn::fused::norm::{self, Affine, Statistics};
@@ -61,12 +62,31 @@ pub fn normalised_linear(
 
 /// drop(relu(BatchNorm(x))): `[rows, width]` → `[rows, width]`.
 pub fn normalised(pass: &Pass, x: Tensor<2>, norm: &BatchNorm, dropout: Dropout) -> Tensor<2> {
+    normalise_some(pass, x, norm, dropout, None)
+}
+
+/// The rows of that which the pass asks for; statistics are of all.
+pub fn normalised_rows(pass: &Pass, x: Tensor<2>, norm: &BatchNorm, dropout: Dropout) -> Tensor<2> {
+    normalise_some(pass, x, norm, dropout, pass.wanted())
+}
+
+fn normalise_some(
+    pass: &Pass,
+    x: Tensor<2>,
+    norm: &BatchNorm,
+    dropout: Dropout,
+    wanted: Option<&Arc<Groups>>,
+) -> Tensor<2> {
     let Some(before) = Before::new(pass, &x, norm, dropout) else {
-        return dropout.forward(pass, activation::relu(norm.forward(pass, x)));
+        let y = dropout.forward(pass, activation::relu(norm.forward(pass, x)));
+        return match wanted {
+            Some(rows) => gather(pass, rows, y),
+            None => y,
+        };
     };
     let [rows, width] = x.dims();
-    let kernel =
-        Arc::new(Normalised { before, width, simd: pass.simd(), team: pass.team().clone() });
+    let (simd, team) = (pass.simd(), pass.team().clone());
+    let kernel = Arc::new(Normalised { before, width, wanted: wanted.cloned(), simd, team });
     let [scale, shift] = [norm.weight, norm.bias].map(|param| pass.param::<1>(param).unsqueeze());
     let y = apply(&kernel, [x, scale, shift]);
     kernel.before.update(pass, norm, rows);
@@ -136,28 +156,19 @@ struct Active<'a> {
 }
 
 impl Active<'_> {
-    /// Numbers of the first coins of rows from `first` on.
-    fn firsts(first: usize, rows: usize, width: usize) -> Vec<u32> {
-        (first..first + rows).map(|row| (row as u32).wrapping_mul(width as u32)).collect()
+    /// Numbers of the first coins of rows.
+    fn firsts(rows: impl Iterator<Item = usize>, width: usize) -> Vec<u32> {
+        rows.map(|row| (row as u32).wrapping_mul(width as u32)).collect()
     }
 
-    fn forward(&self, simd: Simd, first: usize, x: &[f32], width: usize, out: &mut [f32]) {
-        let firsts = Active::firsts(first, x.len() / width, width);
-        let tosses = self.coins.map(|coins| Tosses { coins, firsts: &firsts });
+    fn forward(&self, simd: Simd, firsts: &[u32], x: &[f32], out: &mut [f32]) {
+        let tosses = self.coins.map(|coins| Tosses { coins, firsts });
         norm::activate(simd, None, (x, self.affine), tosses, out);
     }
 
     /// The derivative by what BatchNorm made, in place, by way of a copy.
-    fn backward(
-        &self,
-        simd: Simd,
-        first: usize,
-        (x, width): (&[f32], usize),
-        dy: &mut [f32],
-        copy: &mut [f32],
-    ) {
-        let firsts = Active::firsts(first, x.len() / width, width);
-        let tosses = self.coins.map(|coins| Tosses { coins, firsts: &firsts });
+    fn backward(&self, simd: Simd, firsts: &[u32], x: &[f32], dy: &mut [f32], copy: &mut [f32]) {
+        let tosses = self.coins.map(|coins| Tosses { coins, firsts });
         copy[..dy.len()].copy_from_slice(dy);
         norm::deactivate(simd, &copy[..dy.len()], (x, self.affine), tosses, dy);
     }
@@ -202,7 +213,8 @@ fn forward_rows(
             let (first, rows) = (first + number * BLOCK, y.len() / outputs);
             let mut x = &x[first * inputs..][..rows * inputs];
             if let Some(active) = active {
-                active.forward(simd, first, x, inputs, &mut normal[..rows * inputs]);
+                let firsts = Active::firsts(first..first + rows, inputs);
+                active.forward(simd, &firsts, x, &mut normal[..rows * inputs]);
                 x = &normal[..rows * inputs];
             }
             if padded == outputs {
@@ -317,7 +329,8 @@ fn backward_rows(
             }
             let mut mapped = x;
             if let Some((active, _)) = before {
-                active.forward(simd, first, x, inputs, &mut normal[..rows * inputs]);
+                let firsts = Active::firsts(first..first + rows, inputs);
+                active.forward(simd, &firsts, x, &mut normal[..rows * inputs]);
                 mapped = &normal[..rows * inputs];
             }
             let slot = Slot { numbers: &mut part.gradient, start: 0, add: start > 0 };
@@ -342,7 +355,8 @@ fn backward_rows(
                 }
             }
             if let Some((active, statistics)) = before {
-                active.backward(simd, first, (x, inputs), out, &mut normal);
+                let firsts = Active::firsts(first..first + rows, inputs);
+                active.backward(simd, &firsts, x, out, &mut normal);
                 norm::derivative_sums(simd, out, [(x, statistics)], &mut block_sums);
                 part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
             }
@@ -476,43 +490,69 @@ impl Operation<5> for Dense {
 struct Normalised {
     before: Before,
     width: usize,
+    /// The rows to make; all if not given.
+    wanted: Option<Arc<Groups>>,
     simd: Simd,
     team: Arc<Team>,
+}
+
+impl Normalised {
+    /// The number of rows to make, and the row of x that each is.
+    fn rows(&self, x: &[f32]) -> (usize, impl Fn(usize) -> usize + '_) {
+        let wanted = self.wanted.as_ref().map(|rows| rows.of_row());
+        let count = wanted.map_or(x.len() / self.width, <[u32]>::len);
+        (count, move |row| wanted.map_or(row, |rows| rows[row] as usize))
+    }
+
+    /// Rows of x from `first` on, and the coins of each.
+    fn block<'x>(&self, x: &'x [f32], first: usize, count: usize) -> (Cow<'x, [f32]>, Vec<u32>) {
+        let (width, (_, row)) = (self.width, self.rows(x));
+        let firsts = Active::firsts((first..first + count).map(&row), width);
+        let rows = match self.wanted {
+            Some(_) => (first..first + count)
+                .flat_map(|i| &x[row(i) * width..][..width])
+                .copied()
+                .collect(),
+            None => Cow::from(&x[first * width..][..count * width]),
+        };
+        (rows, firsts)
+    }
 }
 
 impl Operation<3> for Normalised {
     type Saved = Affine;
 
     fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
-        shapes[0]
+        let [rows, width] = shapes[0];
+        [self.wanted.as_ref().map_or(rows, |rows| rows.of_row().len()), width]
     }
 
     fn forward(&self, [x, scale, shift]: [&[f32]; 3]) -> (Vec<f32>, Affine) {
-        let Normalised { before, width, simd, team } = self;
+        let Normalised { before, width, simd, team, .. } = self;
         let affine = before.statistics(team, *simd, x, *width).forward(scale, shift);
         let active = Active { affine: &affine, coins: before.coins.as_ref() };
-        let mut y = vec![0.0; x.len()];
+        let mut y = vec![0.0; self.rows(x).0 * width];
         team.share_rows(&mut y, *width, |first, y| {
-            active.forward(*simd, first, &x[first * width..][..y.len()], *width, y);
+            let (x, firsts) = self.block(x, first, y.len() / width);
+            active.forward(*simd, &firsts, &x, y);
         });
         (y, affine)
     }
 
     fn backward(&self, kept: Kept<'_, Affine, 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
         let [x, scale, _] = kept.inputs;
-        let Normalised { before, width, simd, team } = self;
+        let Normalised { before, width, simd, team, .. } = self;
         let (width, simd) = (*width, *simd);
         let statistics = before.statistics(team, simd, x, width);
         let active = Active { affine: kept.saved, coins: before.coins.as_ref() };
-        let mut by_x = gradient.to_vec();
-        let mut all = parts(x.len() / width, &mut by_x, [0, 0, 2 * width]);
+        let mut by_y = gradient.to_vec();
+        let mut all = parts(self.rows(x).0, &mut by_y, [0, 0, 2 * width]);
         team.each(&mut all, |part| {
             let (mut block_sums, mut copy) = (vec![0.0; 2 * width], vec![0.0; BLOCK * width]);
             for (number, dy) in part.by_x.chunks_mut(BLOCK * width).enumerate() {
-                let first = part.first + number * BLOCK;
-                let x = &x[first * width..][..dy.len()];
-                active.backward(simd, first, (x, width), dy, &mut copy);
-                norm::derivative_sums(simd, dy, [(x, statistics)], &mut block_sums);
+                let (x, firsts) = self.block(x, part.first + number * BLOCK, dy.len() / width);
+                active.backward(simd, &firsts, &x, dy, &mut copy);
+                norm::derivative_sums(simd, dy, [(&*x, statistics)], &mut block_sums);
                 part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
             }
         });
@@ -521,6 +561,15 @@ impl Operation<3> for Normalised {
             sums.iter_mut().zip(&part.sums).for_each(|(sum, own)| *sum += own);
         }
         drop(all);
+        let mut by_x = by_y;
+        if let Some(rows) = &self.wanted {
+            let mut every = vec![0.0; x.len()];
+            for (&row, own) in rows.of_row().iter().zip(by_x.chunks_exact(width)) {
+                let place = &mut every[row as usize * width..][..width];
+                place.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            }
+            by_x = every;
+        }
         let by = (&**team, simd);
         let [by_scale, by_shift] =
             through_norm(by, statistics, scale, (x, width), &mut by_x, &sums);

@@ -75,13 +75,7 @@ impl FeatureRows {
                 Numbers::Dense(rows.iter().flat_map(row).copied().collect())
             }
             Numbers::Sparse { by_row, .. } => {
-                let mut some = Lines { offsets: vec![0], nodes: Vec::new(), factors: Vec::new() };
-                for &row in rows {
-                    let range = by_row.offsets[row as usize]..by_row.offsets[row as usize + 1];
-                    some.nodes.extend_from_slice(&by_row.nodes[range.clone()]);
-                    some.factors.extend_from_slice(&by_row.factors[range]);
-                    some.offsets.push(some.nodes.len());
-                }
+                let some = by_row.some(rows);
                 let by_column = some.transposed(width);
                 Numbers::Sparse { by_row: some, by_column }
             }

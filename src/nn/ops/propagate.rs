@@ -20,8 +20,8 @@ pub struct Propagation {
     sources: Arc<Groups>,
     targets: Arc<Groups>,
     factors: Vec<f32>,
-    forward: Lines,
-    backward: Lines,
+    forward: Arc<Lines>,
+    backward: Arc<Lines>,
 }
 
 /// For every node, the nodes that it reads and their factors: a sparse matrix in compressed rows.
@@ -38,6 +38,18 @@ impl Lines {
         let range = self.offsets[line]..self.offsets[line + 1];
         let nodes = self.nodes[range.clone()].iter().map(|&node| node as usize);
         nodes.zip(self.factors[range].iter().copied())
+    }
+
+    /// Some of the lines.
+    pub(super) fn some(&self, lines: &[u32]) -> Lines {
+        let mut some = Lines { offsets: vec![0], nodes: Vec::new(), factors: Vec::new() };
+        for &line in lines {
+            let range = self.offsets[line as usize]..self.offsets[line as usize + 1];
+            some.nodes.extend_from_slice(&self.nodes[range.clone()]);
+            some.factors.extend_from_slice(&self.factors[range]);
+            some.offsets.push(some.nodes.len());
+        }
+        some
     }
 
     /// Who reads a node instead of whom it reads; there are so many to be read.
@@ -90,6 +102,7 @@ impl Propagation {
         assert_eq!(arcs, [factors.len(); 2], "two ends and a factor for each arc");
         let forward = Lines::new(&targets, &sources, &factors);
         let backward = forward.transposed(sources.len());
+        let (forward, backward) = (Arc::new(forward), Arc::new(backward));
         Propagation { sources, targets, factors, forward, backward }
     }
 }
@@ -104,14 +117,33 @@ pub fn propagate(pass: &Pass, arcs: &Arc<Propagation>, x: Tensor<2>) -> Tensor<2
     if pass.is_composed() {
         return composed(x);
     }
+    let (forward, backward) = (arcs.forward.clone(), arcs.backward.clone());
     let (simd, team) = (pass.simd(), pass.team().clone());
-    let kernel = Arc::new(Propagate { arcs: arcs.clone(), width, simd, team });
+    let kernel = Arc::new(Propagate { forward, backward, width, simd, team });
     apply(&kernel, [x]).unwrap_or_else(|[x]| composed(x))
+}
+
+/// The same for some nodes only: `[nodes, width]` → `[rows, width]`.
+pub fn propagate_to(
+    pass: &Pass,
+    arcs: &Arc<Propagation>,
+    x: Tensor<2>,
+    rows: &Arc<Groups>,
+) -> Tensor<2> {
+    if pass.is_composed() {
+        return gather(pass, rows, propagate(pass, arcs, x));
+    }
+    let forward = arcs.forward.some(rows.of_row());
+    let backward = Arc::new(forward.transposed(rows.len()));
+    let (width, simd, team) = (x.dims()[1], pass.simd(), pass.team().clone());
+    let kernel = Arc::new(Propagate { forward: Arc::new(forward), backward, width, simd, team });
+    apply(&kernel, [x]).unwrap_or_else(|[x]| gather(pass, rows, propagate(pass, arcs, x)))
 }
 
 #[derive(Debug)]
 struct Propagate {
-    arcs: Arc<Propagation>,
+    forward: Arc<Lines>,
+    backward: Arc<Lines>,
     width: usize,
     simd: Simd,
     team: Arc<Team>,
@@ -121,16 +153,16 @@ impl Operation<1> for Propagate {
     type Saved = ();
     const KEEPS_INPUTS: bool = false;
 
-    fn shape(&self, shapes: [[usize; 2]; 1]) -> [usize; 2] {
-        shapes[0]
+    fn shape(&self, _: [[usize; 2]; 1]) -> [usize; 2] {
+        [self.forward.offsets.len() - 1, self.width]
     }
 
     fn forward(&self, [x]: [&[f32]; 1]) -> (Vec<f32>, ()) {
-        (self.arcs.forward.sums((&self.team, self.simd), x, self.width), ())
+        (self.forward.sums((&self.team, self.simd), x, self.width), ())
     }
 
     fn backward(&self, _: Kept<'_, (), 1>, gradient: &[f32]) -> [Vec<f32>; 1] {
-        [self.arcs.backward.sums((&self.team, self.simd), gradient, self.width)]
+        [self.backward.sums((&self.team, self.simd), gradient, self.width)]
     }
 }
 

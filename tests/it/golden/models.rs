@@ -8,7 +8,7 @@ use crate::support::Way;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::Codes;
 use hdse::nn::{
-    Batch, Clusters, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, cpu, values,
+    Batch, Clusters, Groups, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, cpu, values,
 };
 use hdse::rng::Seed;
 use hdse::train::Loss;
@@ -202,7 +202,6 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
         ("I64", None) => Values::Int(fixture.ints(&name("y"))),
         _ => Values::Float(fixture.floats(&name("y"))),
     });
-    let scored = scored.map(|rows| Arc::new(rows.into_iter().map(|row| row as u32).collect()));
     Batch {
         sizes,
         edges: Edges { sources: sources.to_vec(), targets: targets.to_vec() },
@@ -212,7 +211,6 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
         spectrum,
         codes,
         clusters,
-        scored,
         targets: y,
         ..Batch::default()
     }
@@ -279,6 +277,10 @@ pub fn check(fixture: &Fixture) {
         let scale: Vec<f32> = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
         assert_eq!(scale, fixture.floats("in.deg_scale"), "{}", fixture.name);
     }
+    let scored = fixture.has("in.train_idx").then(|| {
+        let rows = fixture.ints("in.train_idx").into_iter().map(|row| row as u32).collect();
+        Groups::new(rows, batch.num_nodes())
+    });
     let loss = loss(&fixture.config);
     let targets = batch.targets.as_ref().expect("targets");
     for way in Way::ALL {
@@ -289,14 +291,24 @@ pub fn check(fixture: &Fixture) {
             let pass = way.of(Pass::new(&model.parameters, mode, &device));
             let pass = if way.is_fused() { pass } else { pass.traced() };
             let prediction = model.backbone.forward(&pass, &batch).unwrap();
-            let value = loss.of(batch.scored_rows(prediction.clone()), targets).unwrap();
             let prefix = if train { "out." } else { "out.eval." };
-            fixture.output(&format!("{prefix}pred"), &values(prediction));
+            fixture.output(&format!("{prefix}pred"), &values(prediction.clone()));
+            let trace = pass.trace();
+            // A loss over some nodes is that of a pass which asks for these alone.
+            let (pass, prediction) = match &scored {
+                Some(rows) => {
+                    let pass = way.of(Pass::new(&model.parameters, mode, &device)).of_rows(rows);
+                    let prediction = model.backbone.forward(&pass, &batch).unwrap();
+                    (pass, prediction)
+                }
+                None => (pass, prediction),
+            };
+            let value = loss.of(prediction, targets).unwrap();
             check_loss(fixture, prefix, values(value.clone())[0], way);
             if !train {
                 continue;
             }
-            for (name, traced) in pass.trace() {
+            for (name, traced) in trace {
                 let name = format!("out.{name}");
                 if fixture.has(&name) {
                     fixture.output(&name, &traced.values);

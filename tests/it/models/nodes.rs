@@ -7,7 +7,7 @@ use crate::support::{Way, random_graph};
 use hdse::data::nodes::Sparse;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::Codes;
-use hdse::nn::{Batch, Clusters, FeatureRows, Mode, Model, ModelConfig, Pass, cpu, values};
+use hdse::nn::{Batch, Clusters, FeatureRows, Groups, Mode, Model, ModelConfig, Pass, cpu, values};
 use hdse::rng::Seed;
 use serde_json::{Value, json};
 
@@ -148,8 +148,11 @@ fn all_ways_agree_and_threads_change_no_bit() {
         let model = Model::new(&config, Seed(4)).unwrap();
         for sorted in [true, false] {
             let batch = example(400, sorted);
+            // All rows where clusters are sorted, else some.
+            let rows: Vec<u32> = (0..400).filter(|row| sorted || row % 7 == 2).collect();
+            let rows = Groups::new(rows, 400);
             let run = |way: Way| {
-                let pass = way.of(Pass::train(&model.parameters, Seed(0), 0));
+                let pass = way.of(Pass::train(&model.parameters, Seed(0), 0)).of_rows(&rows);
                 let prediction = model.backbone.forward(&pass, &batch).unwrap();
                 let gradients = pass.gradients(&prediction.clone().square().sum());
                 let mut after = model.parameters.clone();
@@ -238,6 +241,21 @@ fn derivatives_agree_with_differences() {
             let error = error[0].min(error[1]);
             assert!(error < 0.03, "{}: {error} off along its gradient: {config:?}", entry.name);
         }
+    }
+}
+
+#[test]
+fn rows_that_are_asked_for_are_those_of_all() {
+    for config in configs() {
+        let model = Model::new(&config, Seed(7)).unwrap();
+        let batch = example(400, true);
+        let all = predict(&model, &batch);
+        let rows = vec![399, 0, 17, 18, 200];
+        let pass = Pass::eval(&model.parameters).of_rows(&Groups::new(rows.clone(), 400));
+        let some = values(model.backbone.forward(&pass, &batch).unwrap());
+        let expected: Vec<f32> =
+            rows.iter().flat_map(|&row| all[row as usize * 3..][..3].to_vec()).collect();
+        assert_close(&some, &expected, 1e-5, &format!("{config:?}"));
     }
 }
 

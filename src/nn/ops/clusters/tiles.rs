@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::{Kept, Operation};
 use crate::nn::fused::Team;
 use crate::nn::fused::product::{Left, PANEL, Right, Store, product};
+use crate::nn::ops::dense::add_columns;
 use crate::nn::ops::rows::Groups;
 use crate::rng::Coins;
 use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
@@ -12,7 +13,7 @@ use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 /// Nodes of a block: enough that keys and values are read seldom, few enough that scores stay in the cache.
 const BLOCK: usize = 120;
 /// Clusters of a tile.
-const TILE: usize = 128;
+pub(super) const TILE: usize = 256;
 /// Parts of sums over all nodes, each summed in order.
 const PARTS: usize = 8;
 
@@ -25,8 +26,12 @@ pub(super) struct Tiles {
     /// What is added to the scores of each cluster.
     pub prior: Vec<f32>,
     pub heads: usize,
-    /// Of a head.
-    pub width: usize,
+    /// Numbers of a key, and of a value, of one head.
+    pub widths: [usize; 2],
+    /// Whether all heads read the same query, and add to the same output.
+    pub shared: bool,
+    /// What products of queries and keys are multiplied by.
+    pub scale: f32,
     pub coins: Option<Coins>,
     pub simd: Simd,
     pub team: Arc<Team>,
@@ -35,64 +40,91 @@ pub(super) struct Tiles {
 /// What the backward pass needs: for every node and head the logarithm of the sum of powers, nodes in order of clusters.
 pub(super) type Logarithms = Vec<f32>;
 
-impl Operation<4> for Tiles {
+/// What clusters have: keys, values, the bias of codes, what is added to scores; and what is added to the output.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    key: &'a [f32],
+    value: &'a [f32],
+    bias: &'a [f32],
+    shift: &'a [f32],
+    start: &'a [f32],
+}
+
+/// Where a head is in rows, and how long these are.
+#[derive(Clone, Copy)]
+struct Columns {
+    first: usize,
+    width: usize,
+    stride: usize,
+}
+
+impl Operation<6> for Tiles {
     type Saved = Logarithms;
     const KEEPS_OUTPUT: bool = true;
 
-    fn shape(&self, shapes: [[usize; 2]; 4]) -> [usize; 2] {
-        shapes[0]
+    fn shape(&self, shapes: [[usize; 2]; 6]) -> [usize; 2] {
+        [shapes[0][0], self.of_node(1, 0).stride]
     }
 
-    fn forward(&self, [query, key, value, bias]: [&[f32]; 4]) -> (Vec<f32>, Logarithms) {
+    fn forward(&self, inputs: [&[f32]; 6]) -> (Vec<f32>, Logarithms) {
+        let [query, key, value, bias, shift, start] = inputs;
+        let given = Given { key, value, bias, shift, start };
         let order = Order::new(&self.nodes);
-        let (dim, query) = (self.heads * self.width, order.sorted(query, self.heads * self.width));
-        let keys = self.turned(key);
-        let mut out = vec![0.0; query.len()];
-        let mut logarithms = vec![0.0; self.nodes.of_row().len() * self.heads];
-        let blocks = out.chunks_mut(BLOCK * dim).zip(logarithms.chunks_mut(BLOCK * self.heads));
+        let [ins, outs] = [0, 1].map(|part| self.of_node(part, 0).stride);
+        let query = order.sorted(query, ins);
+        let keys = self.turned(key, 0);
+        let nodes = self.nodes.of_row().len();
+        let mut out = vec![0.0; nodes * outs];
+        let mut logarithms = vec![0.0; nodes * self.heads];
+        let blocks = out.chunks_mut(BLOCK * outs).zip(logarithms.chunks_mut(BLOCK * self.heads));
         self.team.each(blocks.enumerate(), |(number, (out, logarithms))| {
-            let mut work = Work::new(self, &order, number * BLOCK, out.len() / dim);
-            let query = &query[number * BLOCK * dim..][..out.len()];
+            let rows = out.len() / outs;
+            let mut work = Work::new(self, &order, number * BLOCK, rows);
+            let query = &query[number * BLOCK * ins..][..rows * ins];
             for head in 0..self.heads {
-                work.forward(head, query, &keys[head], (value, bias), out, logarithms);
+                work.forward(head, query, &keys[head], given, out, logarithms);
             }
         });
-        (order.unsorted(out, dim), logarithms)
+        (order.unsorted(out, outs), logarithms)
     }
 
-    fn backward(&self, kept: Kept<'_, Logarithms, 4>, gradient: &[f32]) -> [Vec<f32>; 4] {
-        let [query, key, value, bias] = kept.inputs;
+    fn backward(&self, kept: Kept<'_, Logarithms, 6>, gradient: &[f32]) -> [Vec<f32>; 6] {
+        let [query, key, value, bias, shift, start] = kept.inputs;
+        let given = Given { key, value, bias, shift, start };
         let order = Order::new(&self.nodes);
-        let dim = self.heads * self.width;
-        let [query, out, gradient] =
-            [query, kept.output, gradient].map(|rows| order.sorted(rows, dim));
-        let [keys, values] = [key, value].map(|rows| self.turned(rows));
+        let [ins, outs] = [0, 1].map(|part| self.of_node(part, 0).stride);
+        let query = order.sorted(query, ins);
+        let [out, gradient] = [kept.output, gradient].map(|rows| order.sorted(rows, outs));
+        let turned = [self.turned(key, 0), self.turned(value, 1)];
         let nodes = self.nodes.of_row().len();
         let count = nodes.div_ceil(PARTS).next_multiple_of(BLOCK).max(BLOCK);
         let mut by_query = vec![0.0; query.len()];
-        let mut sums: Vec<Sums> =
-            (0..nodes.div_ceil(count)).map(|_| Sums::new(key.len(), bias.len())).collect();
-        let parts = by_query.chunks_mut(count * dim).zip(&mut sums).enumerate();
+        let mut sums: Vec<Sums> = (0..nodes.div_ceil(count)).map(|_| Sums::new(given)).collect();
+        let parts = by_query.chunks_mut(count * ins).zip(&mut sums).enumerate();
         self.team.each(parts, |(part, (by_query, sums))| {
-            for (number, by_query) in by_query.chunks_mut(BLOCK * dim).enumerate() {
-                let first = part * count + number * BLOCK;
-                let mut work = Work::new(self, &order, first, by_query.len() / dim);
-                let block = |rows: &'_ [f32]| -> Vec<f32> {
-                    rows[first * dim..][..by_query.len()].to_vec()
-                };
-                let (query, out, gradient) = (block(&query), block(&out), block(&gradient));
-                let logarithms = &kept.saved[first * self.heads..][..by_query.len() / self.width];
+            for (number, by_query) in by_query.chunks_mut(BLOCK * ins).enumerate() {
+                let (first, rows) = (part * count + number * BLOCK, by_query.len() / ins);
+                let mut work = Work::new(self, &order, first, rows);
+                let [out, gradient] =
+                    [&out, &gradient].map(|all| &all[first * outs..][..rows * outs]);
+                let query = &query[first * ins..][..rows * ins];
+                let logarithms = &kept.saved[first * self.heads..][..rows * self.heads];
+                if start.len() == outs {
+                    add_columns(self.simd, gradient, &mut sums.by_start);
+                }
                 for head in 0..self.heads {
-                    let rows = [&query[..], &out, &gradient];
-                    let turned = [&keys[head][..], &values[head]];
-                    work.backward(head, rows, turned, (key, bias), logarithms, by_query, sums);
+                    let turned = turned.each_ref().map(|heads| &heads[head][..]);
+                    let rows = [query, out, gradient];
+                    work.backward(head, rows, turned, given, logarithms, by_query, sums);
                 }
             }
         });
-        let mut all = Sums::new(key.len(), bias.len());
+        let mut all = Sums::new(given);
         sums.iter().for_each(|part| all.add(part));
-        let by_bias = all.by_bias.into_iter().map(|sum| sum as f32).collect();
-        [order.unsorted(by_query, dim), all.by_key, all.by_value, by_bias]
+        let single = |sums: Vec<f64>| sums.into_iter().map(|sum| sum as f32).collect();
+        let Sums { by_key, by_value, by_bias, by_shift, by_start } = all;
+        let by_query = order.unsorted(by_query, ins);
+        [by_query, by_key, by_value, single(by_bias), single(by_shift), single(by_start)]
     }
 }
 
@@ -102,17 +134,30 @@ struct Sums {
     by_key: Vec<f32>,
     by_value: Vec<f32>,
     by_bias: Vec<f64>,
+    by_shift: Vec<f64>,
+    by_start: Vec<f64>,
 }
 
 impl Sums {
-    fn new(keys: usize, bias: usize) -> Sums {
-        Sums { by_key: vec![0.0; keys], by_value: vec![0.0; keys], by_bias: vec![0.0; bias] }
+    fn new(given: Given) -> Sums {
+        Sums {
+            by_key: vec![0.0; given.key.len()],
+            by_value: vec![0.0; given.value.len()],
+            by_bias: vec![0.0; given.bias.len()],
+            by_shift: vec![0.0; given.shift.len()],
+            by_start: vec![0.0; given.start.len()],
+        }
     }
 
     fn add(&mut self, part: &Sums) {
-        self.by_key.iter_mut().zip(&part.by_key).for_each(|(sum, own)| *sum += own);
-        self.by_value.iter_mut().zip(&part.by_value).for_each(|(sum, own)| *sum += own);
-        self.by_bias.iter_mut().zip(&part.by_bias).for_each(|(sum, own)| *sum += own);
+        fn add<T: Copy + std::ops::AddAssign>(sums: &mut [T], own: &[T]) {
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += *own);
+        }
+        add(&mut self.by_key, &part.by_key);
+        add(&mut self.by_value, &part.by_value);
+        add(&mut self.by_bias, &part.by_bias);
+        add(&mut self.by_shift, &part.by_shift);
+        add(&mut self.by_start, &part.by_start);
     }
 }
 
@@ -159,24 +204,40 @@ impl Tiles {
         self.prior.len()
     }
 
-    /// The rows of clusters as columns, in panels for products, for each head.
-    fn turned(&self, rows: &[f32]) -> Vec<Vec<f32>> {
-        let dim = self.heads * self.width;
+    /// Whether something is added to the scores of clusters besides bias and prior.
+    fn is_shifted(&self, given: Given) -> bool {
+        given.shift.len() == self.clusters() * self.heads
+    }
+
+    /// Where a head is in rows of nodes: queries (0), outputs (1).
+    fn of_node(&self, part: usize, head: usize) -> Columns {
+        let width = self.widths[part];
+        match self.shared {
+            true => Columns { first: 0, width, stride: width },
+            false => self.of_cluster(part, head),
+        }
+    }
+
+    /// Where a head is in rows of clusters: keys (0), values (1).
+    fn of_cluster(&self, part: usize, head: usize) -> Columns {
+        let width = self.widths[part];
+        Columns { first: head * width, width, stride: self.heads * width }
+    }
+
+    /// Keys (0) or values (1) as columns, in panels for products, for each head.
+    fn turned(&self, rows: &[f32], part: usize) -> Vec<Vec<f32>> {
         let head = |head: usize| {
-            let mut panels = vec![0.0; self.clusters().next_multiple_of(PANEL) * self.width];
-            for (cluster, row) in rows.chunks_exact(dim).enumerate() {
-                let panel = &mut panels[cluster / PANEL * PANEL * self.width..];
-                for (column, &x) in row[head * self.width..][..self.width].iter().enumerate() {
+            let Columns { first, width, stride } = self.of_cluster(part, head);
+            let mut panels = vec![0.0; self.clusters().next_multiple_of(PANEL) * width];
+            for (cluster, row) in rows.chunks_exact(stride).enumerate() {
+                let panel = &mut panels[cluster / PANEL * PANEL * width..];
+                for (column, &x) in row[first..][..width].iter().enumerate() {
                     panel[column * PANEL + cluster % PANEL] = x;
                 }
             }
             panels
         };
         (0..self.heads).map(head).collect()
-    }
-
-    fn scale(&self) -> f32 {
-        1.0 / (self.width as f32).sqrt()
     }
 }
 
@@ -193,6 +254,7 @@ struct Work<'a> {
     bias: Vec<f32>,
     scores: Vec<f32>,
     second: Vec<f32>,
+    mixed: Vec<f32>,
 }
 
 /// Clusters of a tile, without and with padding.
@@ -216,7 +278,8 @@ impl<'a> Work<'a> {
         }
         let bias = vec![0.0; clusters.len() * TILE];
         let scores = vec![0.0; rows * TILE];
-        Work { tiles, rows, clusters, cluster_of_row, coins, bias, scores, second: Vec::new() }
+        let (second, mixed) = (Vec::new(), Vec::new());
+        Work { tiles, rows, clusters, cluster_of_row, coins, bias, scores, second, mixed }
     }
 
     fn ranges(&self) -> impl Iterator<Item = Range> + use<> {
@@ -228,7 +291,7 @@ impl<'a> Work<'a> {
     }
 
     /// Looks up bias and prior of a tile; nothing has no weight.
-    fn look_up(&mut self, range: Range, head: usize, table: &[f32]) {
+    fn look_up(&mut self, range: Range, head: usize, given: Given) {
         let Tiles { codes, prior, heads, .. } = self.tiles;
         let all = prior.len();
         let prior = &prior[range.start..][..range.count];
@@ -238,19 +301,23 @@ impl<'a> Work<'a> {
             if let Some(codes) = codes {
                 let codes = &codes[cluster * all + range.start..][..range.count];
                 let pairs = row.iter_mut().zip(codes);
-                pairs.for_each(|(bias, &code)| *bias += table[code as usize * heads + head]);
+                pairs.for_each(|(bias, &code)| *bias += given.bias[code as usize * heads + head]);
+            }
+            if self.tiles.is_shifted(given) {
+                let shift = given.shift.iter().skip(range.start * heads + head).step_by(*heads);
+                row[..range.count].iter_mut().zip(shift).for_each(|(bias, shift)| *bias += shift);
             }
         }
     }
 
     /// Scores of a tile, before the bias.
     fn score(&mut self, range: Range, head: usize, query: &[f32], keys: &[f32]) {
-        let Tiles { heads, width, simd, .. } = *self.tiles;
-        let left = Left::rows(&query[head * width..], heads * width);
+        let Columns { first, width, stride } = self.tiles.of_node(0, head);
+        let left = Left::rows(&query[first..], stride);
         let right = Right::packed(&keys[range.start * width..], width);
         let mut store = Store::new(&mut self.scores, TILE);
-        store.factor = self.tiles.scale();
-        product(simd, [self.rows, range.padded, width], left, right, store);
+        store.factor = self.tiles.scale;
+        product(self.tiles.simd, [self.rows, range.padded, width], left, right, store);
     }
 
     /// The coins of a tile.
@@ -265,17 +332,20 @@ impl<'a> Work<'a> {
         head: usize,
         query: &[f32],
         keys: &[f32],
-        (value, bias): (&[f32], &[f32]),
+        given: Given,
         out: &mut [f32],
         logarithms: &mut [f32],
     ) {
-        let Tiles { heads, width, simd, .. } = *self.tiles;
-        let dim = heads * width;
+        let Tiles { heads, simd, .. } = *self.tiles;
+        let place = self.tiles.of_node(1, head);
+        let values = self.tiles.of_cluster(1, head);
+        let width = values.width;
+        self.mixed.resize(self.rows * width, 0.0);
         let mut largest = vec![f32::NEG_INFINITY; self.rows];
         let mut sums = vec![0.0; self.rows];
         let mut factors = vec![0.0; self.rows];
         for range in self.ranges() {
-            self.look_up(range, head, bias);
+            self.look_up(range, head, given);
             self.score(range, head, query, keys);
             let coins =
                 self.tosses(range, head).map(|(coins, first)| (coins, first, &self.coins[..]));
@@ -288,19 +358,34 @@ impl<'a> Work<'a> {
                 factors: &mut factors,
                 coins,
             });
-            if range.start > 0 {
-                scale_rows(out, dim, head * width..(head + 1) * width, &factors);
-            }
             let left = Left::rows(&self.scores, TILE);
-            let right = Right::rows(&value[range.start * dim + head * width..], dim);
-            let store = Store::adding(&mut out[head * width..], dim);
+            let right = Right::rows(
+                &given.value[range.start * values.stride + values.first..],
+                values.stride,
+            );
+            let mut store = Store::new(&mut self.mixed, width);
+            if range.start > 0 {
+                for (row, factor) in store.out.chunks_exact_mut(width).zip(&factors) {
+                    row.iter_mut().for_each(|x| *x *= factor);
+                }
+                store.add = true;
+            }
             product(simd, [self.rows, width, range.count], left, right, store);
         }
-        for (row, sum) in sums.iter_mut().enumerate() {
-            logarithms[row * heads + head] = largest[row] + sum.ln();
-            *sum = 1.0 / *sum;
+        let start = match given.start.len() == place.stride && head == 0 {
+            true => Some(given.start),
+            false => None,
+        };
+        let rows = out.chunks_exact_mut(place.stride).zip(self.mixed.chunks_exact(width));
+        for (row, (out, mixed)) in rows.enumerate() {
+            logarithms[row * heads + head] = largest[row] + sums[row].ln();
+            let factor = 1.0 / sums[row];
+            let own = &mut out[place.first..][..width];
+            own.iter_mut().zip(mixed).for_each(|(y, x)| *y += x * factor);
+            if let Some(start) = start {
+                out.iter_mut().zip(start).for_each(|(y, x)| *y += x);
+            }
         }
-        scale_rows(out, dim, head * width..(head + 1) * width, &sums);
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of it is one operation")]
@@ -309,29 +394,25 @@ impl<'a> Work<'a> {
         head: usize,
         [query, out, gradient]: [&[f32]; 3],
         [keys, values]: [&[f32]; 2],
-        (key, bias): (&[f32], &[f32]),
+        given: Given,
         logarithms: &[f32],
         by_query: &mut [f32],
         sums: &mut Sums,
     ) {
-        let Tiles { heads, width, simd, ref codes, .. } = *self.tiles;
-        let (dim, scale) = (heads * width, self.tiles.scale());
-        let columns = head * width..(head + 1) * width;
-        let pairs = out.chunks_exact(dim).zip(gradient.chunks_exact(dim));
-        let means: Vec<f32> = pairs
-            .map(|(y, dy)| {
-                y[columns.clone()].iter().zip(&dy[columns.clone()]).map(|(y, dy)| y * dy).sum()
-            })
-            .collect();
+        let Tiles { heads, simd, scale, ref codes, .. } = *self.tiles;
+        let [asked, made] = [0, 1].map(|part| self.tiles.of_node(part, head));
+        let [key, value] = [0, 1].map(|part| self.tiles.of_cluster(part, head));
         let logarithms: Vec<f32> = logarithms.iter().skip(head).step_by(heads).copied().collect();
+        let means = (self.tiles.clusters() > TILE).then(|| self.means(made, out, gradient, given));
         self.second.resize(self.rows * TILE, 0.0);
         for range in self.ranges() {
-            self.look_up(range, head, bias);
+            self.look_up(range, head, given);
             self.score(range, head, query, keys);
-            let left = Left::rows(&gradient[head * width..], dim);
-            let right = Right::packed(&values[range.start * width..], width);
+            let by_out = &gradient[made.first..];
+            let right = Right::packed(&values[range.start * made.width..], made.width);
             let store = Store::new(&mut self.second, TILE);
-            product(simd, [self.rows, range.padded, width], left, right, store);
+            let size = [self.rows, range.padded, made.width];
+            product(simd, size, Left::rows(by_out, made.stride), right, store);
             let coins =
                 self.tosses(range, head).map(|(coins, first)| (coins, first, &self.coins[..]));
             simd.run(Derivatives {
@@ -340,34 +421,57 @@ impl<'a> Work<'a> {
                 scores: &mut self.scores,
                 by_weight: &mut self.second,
                 logarithms: &logarithms,
-                means: &means,
+                means: means.as_deref(),
                 coins,
             });
-            let place = range.start * dim + head * width;
-            let size = [range.count, width, self.rows];
+            let into = &mut sums.by_value[range.start * value.stride + value.first..];
             let left = Left::transposed(&self.scores, TILE);
-            let right = Right::rows(&gradient[head * width..], dim);
-            product(simd, size, left, right, Store::adding(&mut sums.by_value[place..], dim));
+            let size = [range.count, value.width, self.rows];
+            let right = Right::rows(by_out, made.stride);
+            product(simd, size, left, right, Store::adding(into, value.stride));
 
+            let place = range.start * key.stride + key.first;
             let left = Left::transposed(&self.second, TILE);
-            let right = Right::rows(&query[head * width..], dim);
-            let mut store = Store::adding(&mut sums.by_key[place..], dim);
+            let right = Right::rows(&query[asked.first..], asked.stride);
+            let mut store = Store::adding(&mut sums.by_key[place..], key.stride);
             store.factor = scale;
-            product(simd, size, left, right, store);
+            product(simd, [range.count, key.width, self.rows], left, right, store);
 
             let left = Left::rows(&self.second, TILE);
-            let right = Right::rows(&key[place..], dim);
-            let mut store = Store::adding(&mut by_query[head * width..], dim);
+            let right = Right::rows(&given.key[place..], key.stride);
+            let mut store = Store::adding(&mut by_query[asked.first..], asked.stride);
             store.factor = scale;
-            product(simd, [self.rows, width, range.count], left, right, store);
-            if let Some(codes) = codes {
-                self.histogram(range, head, codes, &mut sums.by_bias);
+            product(simd, [self.rows, key.width, range.count], left, right, store);
+            let shifted = self.tiles.is_shifted(given);
+            if shifted || codes.is_some() {
+                self.histogram(range, head, codes.as_deref(), shifted, sums);
             }
         }
     }
 
-    /// Adds derivatives by scores to those of their codes; those of a cluster's nodes are added up first.
-    fn histogram(&self, range: Range, head: usize, codes: &[u32], by_bias: &mut [f64]) {
+    /// Σ p dp of each row, which is that of output and its derivative.
+    fn means(&self, made: Columns, out: &[f32], gradient: &[f32], given: Given) -> Vec<f32> {
+        let has_start = given.start.len() == made.stride;
+        assert!(!self.tiles.shared || self.tiles.heads == 1, "the output of one head");
+        let rows = out.chunks_exact(made.stride).zip(gradient.chunks_exact(made.stride));
+        let product = |(y, dy): (&[f32], &[f32])| {
+            let own = made.first..made.first + made.width;
+            let start = given.start.get(own.clone()).filter(|_| has_start);
+            let pairs = y[own.clone()].iter().zip(&dy[own]).enumerate();
+            pairs.map(|(i, (y, dy))| (y - start.map_or(0.0, |start| start[i])) * dy).sum()
+        };
+        rows.map(product).collect()
+    }
+
+    /// Adds derivatives by scores to those of their codes and clusters; those of a cluster's nodes are added up first.
+    fn histogram(
+        &self,
+        range: Range,
+        head: usize,
+        codes: Option<&[u32]>,
+        shifted: bool,
+        sums: &mut Sums,
+    ) {
         let (all, heads) = (self.tiles.clusters(), self.tiles.heads);
         let mut row = 0;
         for (number, &cluster) in self.clusters.iter().enumerate() {
@@ -377,18 +481,17 @@ impl<'a> Work<'a> {
                 sum.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
                 row += 1;
             }
-            let codes = &codes[cluster * all + range.start..][..range.count];
-            for (&code, &sum) in codes.iter().zip(&sum) {
-                by_bias[code as usize * heads + head] += f64::from(sum);
+            if let Some(codes) = codes {
+                let codes = &codes[cluster * all + range.start..][..range.count];
+                for (&code, &sum) in codes.iter().zip(&sum) {
+                    sums.by_bias[code as usize * heads + head] += f64::from(sum);
+                }
+            }
+            if shifted {
+                let own = sums.by_shift.iter_mut().skip(range.start * heads + head).step_by(heads);
+                own.zip(&sum[..range.count]).for_each(|(own, sum)| *own += f64::from(*sum));
             }
         }
-    }
-}
-
-/// Multiplies some columns of each row by its factor.
-fn scale_rows(rows: &mut [f32], dim: usize, columns: std::ops::Range<usize>, factors: &[f32]) {
-    for (row, factor) in rows.chunks_exact_mut(dim).zip(factors) {
-        row[columns.clone()].iter_mut().for_each(|x| *x *= factor);
     }
 }
 
@@ -448,8 +551,8 @@ struct Derivatives<'a> {
     scores: &'a mut [f32],
     by_weight: &'a mut [f32],
     logarithms: &'a [f32],
-    /// Σ p dp of each row.
-    means: &'a [f32],
+    /// Σ p dp of each row, unless all clusters are in this tile.
+    means: Option<&'a [f32]>,
     coins: Option<(&'a Coins, u32, &'a [u32])>,
 }
 
@@ -462,21 +565,33 @@ impl Kernel for Derivatives<'_> {
             let scores = &mut scores.as_chunks_mut::<WIDTH>().0[..self.columns / WIDTH];
             let by_weight = by_weight.as_chunks_mut::<WIDTH>().0;
             let bias = bias[which[row] as usize * TILE..].as_chunks::<WIDTH>().0;
+            let coins =
+                self.coins.map(|(coins, first, firsts)| (coins, first.wrapping_add(firsts[row])));
+            let tossed = |x: V, number: usize| match coins {
+                // SAFETY: as the caller's.
+                Some((coins, first)) => unsafe {
+                    x.toss(coins, first.wrapping_add((number * WIDTH) as u32))
+                },
+                None => x,
+            };
             // SAFETY: eight numbers each.
             unsafe {
-                let (shift, mean) = (V::splat(self.logarithms[row]), V::splat(self.means[row]));
-                let all = scores.iter_mut().zip(by_weight).zip(bias).enumerate();
+                let shift = V::splat(self.logarithms[row]);
+                let mut sum = V::splat(0.0);
+                let all = scores.iter_mut().zip(by_weight.iter_mut()).zip(bias).enumerate();
                 for (number, ((score, by_weight), bias)) in all {
-                    let sum = V::load(score.as_ptr()).add(V::load(bias.as_ptr()));
-                    let weight = sum.sub(shift).exp();
-                    let (mut kept, mut by) = (weight, V::load(by_weight.as_ptr()));
-                    if let Some((coins, first, firsts)) = self.coins {
-                        let first = first.wrapping_add(firsts[row]);
-                        let first = first.wrapping_add((number * WIDTH) as u32);
-                        kept = weight.toss(coins, first);
-                        by = by.toss(coins, first);
-                    }
-                    kept.store(score.as_mut_ptr());
+                    let total = V::load(score.as_ptr()).add(V::load(bias.as_ptr()));
+                    let weight = total.sub(shift).exp();
+                    let by = tossed(V::load(by_weight.as_ptr()), number);
+                    sum = by.mul_add(weight, sum);
+                    weight.store(score.as_mut_ptr());
+                    by.store(by_weight.as_mut_ptr());
+                }
+                let mean = V::splat(self.means.map_or_else(|| sum.sum(), |means| means[row]));
+                for (number, (score, by_weight)) in scores.iter_mut().zip(by_weight).enumerate() {
+                    let weight = V::load(score.as_ptr());
+                    tossed(weight, number).store(score.as_mut_ptr());
+                    let by = V::load(by_weight.as_ptr());
                     by.sub(mean).mul(weight).store(by_weight.as_mut_ptr());
                 }
             }
