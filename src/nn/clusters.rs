@@ -1,7 +1,8 @@
 //! Clusters that nodes attend to, and how far apart these are.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use crate::distance::{Codes, HighLevel};
 
@@ -11,6 +12,7 @@ use crate::distance::{Codes, HighLevel};
 pub struct Clusters {
     nodes: Arc<Groups>,
     codes: Option<Codes>,
+    means: OnceLock<Arc<Propagation>>,
 }
 
 impl Clusters {
@@ -22,12 +24,12 @@ impl Clusters {
     pub fn new(cluster_of: Vec<u32>, count: usize, codes: Option<Codes>) -> Clusters {
         let complete = codes.as_ref().is_none_or(|codes| codes.len() == count * count);
         assert!(complete, "a code for each pair of clusters");
-        Clusters { nodes: Groups::new(cluster_of, count), codes }
+        Clusters { nodes: Groups::new(cluster_of, count), codes, means: OnceLock::new() }
     }
 
     /// `count` clusters that all nodes belong to alike.
     pub(super) fn whole(nodes: usize, count: usize) -> Clusters {
-        Clusters { nodes: Groups::new(vec![0; nodes], count), codes: None }
+        Clusters::new(vec![0; nodes], count, None)
     }
 
     /// The clusters of high-level distances, with these.
@@ -47,7 +49,7 @@ impl Clusters {
     /// # Panics
     /// If a cluster is not below the number of clusters.
     pub fn with_nodes(&self, cluster_of: Vec<u32>) -> Clusters {
-        Clusters { nodes: Groups::new(cluster_of, self.len()), codes: self.codes.clone() }
+        Clusters::new(cluster_of, self.len(), self.codes.clone())
     }
 
     /// Number of clusters.
@@ -63,6 +65,19 @@ impl Clusters {
     /// Nodes by cluster.
     pub fn nodes(&self) -> &Arc<Groups> {
         &self.nodes
+    }
+
+    /// The mean over the nodes of every cluster; 0 where there is none.
+    pub(super) fn means(&self) -> &Arc<Propagation> {
+        self.means.get_or_init(|| {
+            let scale: Vec<f32> = self.nodes.sizes().map(|size| 1.0 / size.max(1) as f32).collect();
+            let cluster_of = self.nodes.of_row();
+            let factors = cluster_of.iter().map(|&cluster| scale[cluster as usize]).collect();
+            // Node i is the arc from i to its cluster.
+            let count = cluster_of.len();
+            let each = Groups::new((0..count as u32).collect(), count);
+            Arc::new(Propagation::new(each, self.nodes.clone(), factors))
+        })
     }
 
     /// The code of each pair of clusters, row by row.

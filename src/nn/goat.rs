@@ -419,7 +419,7 @@ impl ClusterAttention {
         };
         let clusters = self.clusters(batch)?;
         let heads = self.heads;
-        let mut means = pool(pass, clusters.nodes(), states.clone(), self.pooling);
+        let mut means = pool(pass, clusters, states.clone(), self.pooling);
         // q = A x + a
         let (mut map, mut shift) = self.query_map(pass);
         if let Some(before) = before {
@@ -495,7 +495,7 @@ impl ClusterAttention {
         let (clusters, states) = match &self.projection {
             LayerProjection::Coarsening => {
                 let clusters = self.clusters(batch)?;
-                (clusters.clone(), pool(pass, clusters.nodes(), z.tensor(pass), self.pooling))
+                (clusters.clone(), pool(pass, clusters, z.tensor(pass), self.pooling))
             }
             LayerProjection::Codebook(codes) => codes.forward(pass, &z.tensor(pass)),
             LayerProjection::Linformer(projection, all) => {

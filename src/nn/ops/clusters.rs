@@ -19,7 +19,7 @@ use std::sync::Arc;
 use burn::tensor::{Tensor, activation};
 
 use super::apply;
-use super::rows::{Groups, sum};
+use super::propagate::propagate;
 use crate::nn::clusters::Clusters;
 use crate::nn::config::Pooling;
 use crate::nn::layers::Dropout;
@@ -210,12 +210,13 @@ fn composed(
 }
 
 /// States of clusters from those of their nodes; 0 for a cluster without nodes: `[nodes, width]` → `[clusters, width]`.
-pub fn pool(pass: &Pass, nodes: &Arc<Groups>, x: Tensor<2>, pooling: Pooling) -> Tensor<2> {
-    let factor = |size: usize| match pooling {
-        Pooling::Mean => 1.0 / size.max(1) as f32,
-        Pooling::Sqrt => 1.0 / (size.max(1) as f32).sqrt(),
-    };
-    let factors: Vec<f32> = nodes.sizes().map(factor).collect();
-    let factors = matrix(factors, [nodes.len(), 1], pass.device());
-    sum(pass, nodes, x) * factors
+pub fn pool(pass: &Pass, clusters: &Clusters, x: Tensor<2>, pooling: Pooling) -> Tensor<2> {
+    let means = propagate(pass, clusters.means(), x);
+    match pooling {
+        Pooling::Mean => means,
+        Pooling::Sqrt => {
+            let roots = clusters.nodes().sizes().map(|size| (size as f32).sqrt());
+            means * matrix(roots.collect(), [clusters.len(), 1], pass.device())
+        }
+    }
 }

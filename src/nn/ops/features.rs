@@ -207,8 +207,12 @@ impl Operation<2> for MapFeatures {
                 let [by_weight, by_bias] = weight_gradient(by, &weight, x, (gradient, outputs));
                 [restrided(&by_weight, padded(width), width).into_owned(), by_bias]
             }
-            Numbers::Sparse { by_column, .. } => {
-                let columns = by_column.sums(by, gradient, outputs);
+            Numbers::Sparse { by_row, by_column } => {
+                // Whichever of both matrices is smaller stays in the cache.
+                let columns = match self.features.rows > 4 * self.features.width {
+                    true => by_row.scattered(by, gradient, outputs, self.features.width),
+                    false => by_column.sums(by, gradient, outputs),
+                };
                 let mut sums = vec![0.0; outputs];
                 if self.biased {
                     add_columns(self.simd, gradient, &mut sums);

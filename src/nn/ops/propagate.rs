@@ -79,6 +79,31 @@ impl Lines {
         y
     }
 
+    /// The same as the sums of the transposed lines, of which there are `count`: every line adds its row to what it
+    /// reads. For few things that are read by many.
+    pub(super) fn scattered(
+        &self,
+        (team, simd): (&Team, Simd),
+        x: &[f32],
+        width: usize,
+        count: usize,
+    ) -> Vec<f32> {
+        const PARTS: usize = 8;
+        let lines = self.offsets.len() - 1;
+        let each = lines.div_ceil(PARTS).max(1);
+        let mut parts: Vec<Vec<f32>> = vec![vec![0.0; count * width]; lines.div_ceil(each)];
+        team.each(parts.iter_mut().enumerate(), |(part, y)| {
+            let lines = part * each..lines.min((part + 1) * each);
+            simd.run(Scatter { lines: self, some: lines, width, x, y });
+        });
+        let mut parts = parts.into_iter();
+        let mut sum = parts.next().unwrap_or_default();
+        for part in parts {
+            sum.iter_mut().zip(&part).for_each(|(sum, own)| *sum += own);
+        }
+        sum
+    }
+
     fn new(at: &Groups, from: &Groups, factors: &[f32]) -> Lines {
         let mut lines = Lines { offsets: vec![0], nodes: Vec::new(), factors: Vec::new() };
         for node in 0..at.len() {
@@ -163,6 +188,36 @@ impl Operation<1> for Propagate {
 
     fn backward(&self, _: Kept<'_, (), 1>, gradient: &[f32]) -> [Vec<f32>; 1] {
         [self.backward.sums((&self.team, self.simd), gradient, self.width)]
+    }
+}
+
+struct Scatter<'a> {
+    lines: &'a Lines,
+    some: std::ops::Range<usize>,
+    width: usize,
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl Kernel for Scatter<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        for line in self.some {
+            let x = &self.x[line * self.width..][..self.width];
+            let (vectors, rest) = x.as_chunks::<WIDTH>();
+            for (node, factor) in self.lines.line(line) {
+                let y = &mut self.y[node * self.width..][..self.width];
+                let (sums, others) = y.as_chunks_mut::<WIDTH>();
+                for (sum, x) in sums.iter_mut().zip(vectors) {
+                    // SAFETY: eight numbers each.
+                    unsafe {
+                        let sums = V::load(sum.as_ptr());
+                        V::load(x.as_ptr()).mul_add(V::splat(factor), sums).store(sum.as_mut_ptr());
+                    }
+                }
+                others.iter_mut().zip(rest).for_each(|(sum, x)| *sum += x * factor);
+            }
+        }
     }
 }
 

@@ -255,6 +255,8 @@ struct Work<'a> {
     scores: Vec<f32>,
     second: Vec<f32>,
     mixed: Vec<f32>,
+    /// From a row of scores or bias to the next.
+    stride: usize,
 }
 
 /// Clusters of a tile, without and with padding.
@@ -276,10 +278,13 @@ impl<'a> Work<'a> {
             cluster_of_row.push(clusters.len() as u32 - 1);
             coins.push((order.node(place) * tiles.clusters()) as u32);
         }
-        let bias = vec![0.0; clusters.len() * TILE];
-        let scores = vec![0.0; rows * TILE];
+        // An odd number of vectors: rows that are a power of two apart meet in the same places of the cache.
+        let vectors = tiles.clusters().min(TILE).div_ceil(WIDTH);
+        let stride = (vectors + 1 - vectors % 2) * WIDTH;
+        let bias = vec![0.0; clusters.len() * stride];
+        let scores = vec![0.0; rows * stride];
         let (second, mixed) = (Vec::new(), Vec::new());
-        Work { tiles, rows, clusters, cluster_of_row, coins, bias, scores, second, mixed }
+        Work { tiles, rows, clusters, cluster_of_row, coins, bias, scores, second, mixed, stride }
     }
 
     fn ranges(&self) -> impl Iterator<Item = Range> + use<> {
@@ -295,7 +300,7 @@ impl<'a> Work<'a> {
         let Tiles { codes, prior, heads, .. } = self.tiles;
         let all = prior.len();
         let prior = &prior[range.start..][..range.count];
-        for (&cluster, row) in self.clusters.iter().zip(self.bias.chunks_exact_mut(TILE)) {
+        for (&cluster, row) in self.clusters.iter().zip(self.bias.chunks_exact_mut(self.stride)) {
             row[..range.count].copy_from_slice(prior);
             row[range.count..range.padded].fill(f32::NEG_INFINITY);
             if let Some(codes) = codes {
@@ -315,7 +320,7 @@ impl<'a> Work<'a> {
         let Columns { first, width, stride } = self.tiles.of_node(0, head);
         let left = Left::rows(&query[first..], stride);
         let right = Right::packed(&keys[range.start * width..], width);
-        let mut store = Store::new(&mut self.scores, TILE);
+        let mut store = Store::new(&mut self.scores, self.stride);
         store.factor = self.tiles.scale;
         product(self.tiles.simd, [self.rows, range.padded, width], left, right, store);
     }
@@ -350,7 +355,7 @@ impl<'a> Work<'a> {
             let coins =
                 self.tosses(range, head).map(|(coins, first)| (coins, first, &self.coins[..]));
             simd.run(Powers {
-                columns: range.padded,
+                size: [range.padded, self.stride],
                 bias: (&self.bias, &self.cluster_of_row),
                 scores: &mut self.scores,
                 largest: &mut largest,
@@ -358,7 +363,7 @@ impl<'a> Work<'a> {
                 factors: &mut factors,
                 coins,
             });
-            let left = Left::rows(&self.scores, TILE);
+            let left = Left::rows(&self.scores, self.stride);
             let right = Right::rows(
                 &given.value[range.start * values.stride + values.first..],
                 values.stride,
@@ -404,19 +409,19 @@ impl<'a> Work<'a> {
         let [key, value] = [0, 1].map(|part| self.tiles.of_cluster(part, head));
         let logarithms: Vec<f32> = logarithms.iter().skip(head).step_by(heads).copied().collect();
         let means = (self.tiles.clusters() > TILE).then(|| self.means(made, out, gradient, given));
-        self.second.resize(self.rows * TILE, 0.0);
+        self.second.resize(self.rows * self.stride, 0.0);
         for range in self.ranges() {
             self.look_up(range, head, given);
             self.score(range, head, query, keys);
             let by_out = &gradient[made.first..];
             let right = Right::packed(&values[range.start * made.width..], made.width);
-            let store = Store::new(&mut self.second, TILE);
+            let store = Store::new(&mut self.second, self.stride);
             let size = [self.rows, range.padded, made.width];
             product(simd, size, Left::rows(by_out, made.stride), right, store);
             let coins =
                 self.tosses(range, head).map(|(coins, first)| (coins, first, &self.coins[..]));
             simd.run(Derivatives {
-                columns: range.padded,
+                size: [range.padded, self.stride],
                 bias: (&self.bias, &self.cluster_of_row),
                 scores: &mut self.scores,
                 by_weight: &mut self.second,
@@ -425,19 +430,19 @@ impl<'a> Work<'a> {
                 coins,
             });
             let into = &mut sums.by_value[range.start * value.stride + value.first..];
-            let left = Left::transposed(&self.scores, TILE);
+            let left = Left::transposed(&self.scores, self.stride);
             let size = [range.count, value.width, self.rows];
             let right = Right::rows(by_out, made.stride);
             product(simd, size, left, right, Store::adding(into, value.stride));
 
             let place = range.start * key.stride + key.first;
-            let left = Left::transposed(&self.second, TILE);
+            let left = Left::transposed(&self.second, self.stride);
             let right = Right::rows(&query[asked.first..], asked.stride);
             let mut store = Store::adding(&mut sums.by_key[place..], key.stride);
             store.factor = scale;
             product(simd, [range.count, key.width, self.rows], left, right, store);
 
-            let left = Left::rows(&self.second, TILE);
+            let left = Left::rows(&self.second, self.stride);
             let right = Right::rows(&given.key[place..], key.stride);
             let mut store = Store::adding(&mut by_query[asked.first..], asked.stride);
             store.factor = scale;
@@ -477,7 +482,7 @@ impl<'a> Work<'a> {
         for (number, &cluster) in self.clusters.iter().enumerate() {
             let mut sum = [0.0; TILE];
             while self.cluster_of_row.get(row) == Some(&(number as u32)) {
-                let scores = &self.second[row * TILE..][..range.count];
+                let scores = &self.second[row * self.stride..][..range.count];
                 sum.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
                 row += 1;
             }
@@ -497,7 +502,8 @@ impl<'a> Work<'a> {
 
 /// From scores of a tile to powers, which dropout may take out; sums and largest scores are carried along.
 struct Powers<'a> {
-    columns: usize,
+    /// Columns, and from a row to the next.
+    size: [usize; 2],
     /// Rows of bias, and which of them each row has.
     bias: (&'a [f32], &'a [u32]),
     scores: &'a mut [f32],
@@ -512,9 +518,10 @@ impl Kernel for Powers<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let (bias, which) = self.bias;
-        for (row, scores) in self.scores.chunks_exact_mut(TILE).enumerate() {
-            let scores = &mut scores.as_chunks_mut::<WIDTH>().0[..self.columns / WIDTH];
-            let bias = &bias[which[row] as usize * TILE..].as_chunks::<WIDTH>().0[..scores.len()];
+        let [columns, stride] = self.size;
+        for (row, scores) in self.scores.chunks_exact_mut(stride).enumerate() {
+            let scores = &mut scores.as_chunks_mut::<WIDTH>().0[..columns / WIDTH];
+            let bias = &bias[which[row] as usize * stride..].as_chunks::<WIDTH>().0[..scores.len()];
             // SAFETY: eight numbers each.
             unsafe {
                 let mut largest = V::splat(self.largest[row]);
@@ -546,7 +553,8 @@ impl Kernel for Powers<'_> {
 
 /// From scores and derivatives by weights after dropout to these weights and derivatives by scores.
 struct Derivatives<'a> {
-    columns: usize,
+    /// Columns, and from a row to the next.
+    size: [usize; 2],
     bias: (&'a [f32], &'a [u32]),
     scores: &'a mut [f32],
     by_weight: &'a mut [f32],
@@ -560,11 +568,13 @@ impl Kernel for Derivatives<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let (bias, which) = self.bias;
-        let rows = self.scores.chunks_exact_mut(TILE).zip(self.by_weight.chunks_exact_mut(TILE));
+        let [columns, stride] = self.size;
+        let rows =
+            self.scores.chunks_exact_mut(stride).zip(self.by_weight.chunks_exact_mut(stride));
         for (row, (scores, by_weight)) in rows.enumerate() {
-            let scores = &mut scores.as_chunks_mut::<WIDTH>().0[..self.columns / WIDTH];
+            let scores = &mut scores.as_chunks_mut::<WIDTH>().0[..columns / WIDTH];
             let by_weight = by_weight.as_chunks_mut::<WIDTH>().0;
-            let bias = bias[which[row] as usize * TILE..].as_chunks::<WIDTH>().0;
+            let bias = bias[which[row] as usize * stride..].as_chunks::<WIDTH>().0;
             let coins =
                 self.coins.map(|(coins, first, firsts)| (coins, first.wrapping_add(firsts[row])));
             let tossed = |x: V, number: usize| match coins {
