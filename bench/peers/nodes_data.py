@@ -51,7 +51,7 @@ attention_dropout = 0.5
 local = "gcn"
 node = {{ linear = {features} }}
 pool = "none"
-head = {{ graphgym = 1 }}
+head = {{ plain = 1 }}
 outputs = {classes}
 bias = "mlp"
 levels = 1

@@ -16,6 +16,8 @@ pub const PANEL: usize = 2 * WIDTH;
 /// Inner steps at a time, at most, where the inner dimension is rows of activations: more fall out of the
 /// first cache, whose sets repeat every 4 KiB.
 const INNER_BLOCK: usize = 128;
+/// Rows as far apart as this fall into few places of the first cache, and are copied into panels before use.
+const FAR_APART: usize = 128;
 
 /// A matrix to be read with any strides.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +115,31 @@ pub fn outer(
     }
     // In equal blocks: a short one costs as much as a long one where tiles begin and end.
     let block = rows.div_ceil(rows.div_ceil(INNER_BLOCK).max(1)).max(1);
+    let mut panels = Vec::new();
     for start in (0..rows).step_by(block) {
         let count = block.min(rows - start);
         let a = Left::transposed(&d.0[start * d.1..], d.1);
-        let b = Right::rows(&x.0[start * x.1..], x.1);
+        let mut b = Right::rows(&x.0[start * x.1..], x.1);
+        if x.1 >= FAR_APART {
+            pack(&x.0[start * x.1..], x.1, [count, inputs], &mut panels);
+            b = Right::packed(&panels, count);
+        }
         let epilogue = Gradient { out: &mut *gradient, stride, inputs, add: add || start > 0 };
         product(simd, [outputs, inputs.next_multiple_of(WIDTH), count], a, b, epilogue);
+    }
+}
+
+/// Copies the columns of some rows, `stride` apart, into panels for [`Right::packed`]. Columns of the last panel that are
+/// not there are zero.
+pub fn pack(from: &[f32], stride: usize, [rows, columns]: [usize; 2], panels: &mut Vec<f32>) {
+    panels.clear();
+    panels.resize(rows * columns.next_multiple_of(PANEL), 0.0);
+    for (number, panel) in panels.chunks_exact_mut((rows * PANEL).max(1)).enumerate() {
+        let first = number * PANEL;
+        let count = PANEL.min(columns - first);
+        for (row, place) in panel.chunks_exact_mut(PANEL).enumerate() {
+            place[..count].copy_from_slice(&from[row * stride + first..][..count]);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::{Kept, Operation};
 use crate::nn::fused::Team;
-use crate::nn::fused::product::{Left, PANEL, Right, Store, product};
+use crate::nn::fused::product::{Left, PANEL, Right, Store, pack, product};
 use crate::nn::ops::dense::add_columns;
 use crate::nn::ops::rows::Groups;
 use crate::rng::Coins;
@@ -72,7 +72,7 @@ impl Operation<6> for Tiles {
         let order = Order::new(&self.nodes);
         let [ins, outs] = [0, 1].map(|part| self.of_node(part, 0).stride);
         let query = order.sorted(query, ins);
-        let keys = self.turned(key, 0);
+        let (keys, values) = (self.turned(key, 0), self.packed(value, 1));
         let nodes = self.nodes.of_row().len();
         let mut out = vec![0.0; nodes * outs];
         let mut logarithms = vec![0.0; nodes * self.heads];
@@ -82,7 +82,7 @@ impl Operation<6> for Tiles {
             let mut work = Work::new(self, &order, number * BLOCK, rows);
             let query = &query[number * BLOCK * ins..][..rows * ins];
             for head in 0..self.heads {
-                work.forward(head, query, &keys[head], given, out, logarithms);
+                work.forward(head, query, [&keys[head], &values[head]], given, out, logarithms);
             }
         });
         (order.unsorted(out, outs), logarithms)
@@ -95,7 +95,7 @@ impl Operation<6> for Tiles {
         let [ins, outs] = [0, 1].map(|part| self.of_node(part, 0).stride);
         let query = order.sorted(query, ins);
         let [out, gradient] = [kept.output, gradient].map(|rows| order.sorted(rows, outs));
-        let turned = [self.turned(key, 0), self.turned(value, 1)];
+        let turned = [self.turned(key, 0), self.turned(value, 1), self.packed(key, 0)];
         let nodes = self.nodes.of_row().len();
         let count = nodes.div_ceil(PARTS).next_multiple_of(BLOCK).max(BLOCK);
         let mut by_query = vec![0.0; query.len()];
@@ -224,6 +224,17 @@ impl Tiles {
         Columns { first: head * width, width, stride: self.heads * width }
     }
 
+    /// Keys (0) or values (1) in panels for products, for each head.
+    fn packed(&self, rows: &[f32], part: usize) -> Vec<Vec<f32>> {
+        let head = |head: usize| {
+            let Columns { first, width, stride } = self.of_cluster(part, head);
+            let mut panels = Vec::new();
+            pack(&rows[first..], stride, [self.clusters(), width], &mut panels);
+            panels
+        };
+        (0..self.heads).map(head).collect()
+    }
+
     /// Keys (0) or values (1) as columns, in panels for products, for each head.
     fn turned(&self, rows: &[f32], part: usize) -> Vec<Vec<f32>> {
         let head = |head: usize| {
@@ -336,15 +347,14 @@ impl<'a> Work<'a> {
         &mut self,
         head: usize,
         query: &[f32],
-        keys: &[f32],
+        [keys, values]: [&[f32]; 2],
         given: Given,
         out: &mut [f32],
         logarithms: &mut [f32],
     ) {
         let Tiles { heads, simd, .. } = *self.tiles;
         let place = self.tiles.of_node(1, head);
-        let values = self.tiles.of_cluster(1, head);
-        let width = values.width;
+        let width = place.width;
         self.mixed.resize(self.rows * width, 0.0);
         let mut largest = vec![f32::NEG_INFINITY; self.rows];
         let mut sums = vec![0.0; self.rows];
@@ -364,10 +374,7 @@ impl<'a> Work<'a> {
                 coins,
             });
             let left = Left::rows(&self.scores, self.stride);
-            let right = Right::rows(
-                &given.value[range.start * values.stride + values.first..],
-                values.stride,
-            );
+            let right = Right::packed(&values[range.start * PANEL..], self.tiles.clusters());
             let mut store = Store::new(&mut self.mixed, width);
             if range.start > 0 {
                 for (row, factor) in store.out.chunks_exact_mut(width).zip(&factors) {
@@ -398,7 +405,7 @@ impl<'a> Work<'a> {
         &mut self,
         head: usize,
         [query, out, gradient]: [&[f32]; 3],
-        [keys, values]: [&[f32]; 2],
+        [keys, values, packed_keys]: [&[f32]; 3],
         given: Given,
         logarithms: &[f32],
         by_query: &mut [f32],
@@ -410,6 +417,9 @@ impl<'a> Work<'a> {
         let logarithms: Vec<f32> = logarithms.iter().skip(head).step_by(heads).copied().collect();
         let means = (self.tiles.clusters() > TILE).then(|| self.means(made, out, gradient, given));
         self.second.resize(self.rows * self.stride, 0.0);
+        let (mut queries, mut gradients) = (Vec::new(), Vec::new());
+        pack(&query[asked.first..], asked.stride, [self.rows, asked.width], &mut queries);
+        pack(&gradient[made.first..], made.stride, [self.rows, made.width], &mut gradients);
         for range in self.ranges() {
             self.look_up(range, head, given);
             self.score(range, head, query, keys);
@@ -432,18 +442,18 @@ impl<'a> Work<'a> {
             let into = &mut sums.by_value[range.start * value.stride + value.first..];
             let left = Left::transposed(&self.scores, self.stride);
             let size = [range.count, value.width, self.rows];
-            let right = Right::rows(by_out, made.stride);
+            let right = Right::packed(&gradients, self.rows);
             product(simd, size, left, right, Store::adding(into, value.stride));
 
             let place = range.start * key.stride + key.first;
             let left = Left::transposed(&self.second, self.stride);
-            let right = Right::rows(&query[asked.first..], asked.stride);
+            let right = Right::packed(&queries, self.rows);
             let mut store = Store::adding(&mut sums.by_key[place..], key.stride);
             store.factor = scale;
             product(simd, [range.count, key.width, self.rows], left, right, store);
 
             let left = Left::rows(&self.second, self.stride);
-            let right = Right::rows(&given.key[place..], key.stride);
+            let right = Right::packed(&packed_keys[range.start * PANEL..], self.tiles.clusters());
             let mut store = Store::adding(&mut by_query[asked.first..], asked.stride);
             store.factor = scale;
             product(simd, [self.rows, key.width, range.count], left, right, store);
