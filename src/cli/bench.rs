@@ -20,14 +20,16 @@ use super::examples::{Loaded, prepare_part};
 use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
 use super::usage;
-use crate::config::Config;
+use crate::config::{Config, TrainConfig};
+use crate::data::sets::Splits;
 use crate::memory::human;
 use crate::monitor::{Monitor as _, check};
 use crate::nn::fused::{Team, profile};
-use crate::nn::{Batch, Model};
+use crate::nn::{Batch, Model, Pass};
 use crate::rng::Seed;
 use crate::train::Optimizer;
-use crate::train::examples::{Goal, ahead, merge, order};
+use crate::train::examples::{Batches, Epoch, Examples, Goal, Prepared, Seeded};
+use crate::train::nodes::NodeExamples;
 use crate::train::run::{At, Step, step};
 use crate::{Error, MemoryLimit, Result};
 use operations::Rows;
@@ -93,23 +95,39 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let (warmup, measured) = (options.warmup as usize, options.steps as usize);
     let dumped = options.dump.as_ref().map_or(0, |_| options.dump_batches as usize);
     let needed = (warmup + measured).max(dumped);
-    let (examples, label) = examples(options, &config, needed, limit, output)?;
+    let named = |e: Error| match e.is_config() {
+        true => e.context(options.config.display().to_string()),
+        false => e,
+    };
+    let set = Loaded::read(&config, limit).map_err(named)?;
+    set.check(&config, limit).map_err(named)?;
+    let label = set.record().label;
+    let examples = match set {
+        Loaded::Graphs(splits) => graphs(options, &config, splits, needed, limit, output)?,
+        Loaded::Nodes(_) if options.graphs.is_some() => {
+            return Err(Error::config("`--graphs` is for sets of graphs; leave it out"));
+        }
+        set @ Loaded::Nodes(_) => set.prepare(&config, limit, output)?,
+    };
     let seed = Seed(options.seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
-    let size = settings.graphs_per_step()?;
-    let batches = first_batches(examples.len(), size, seed, needed);
+    let seeded = examples.of_seed(options.seed)?;
+    let batches = seeded.batches();
+    let fused = settings.fused && model.backbone.is_fused();
     if let Some(path) = &options.dump {
-        let merge = |numbers: &Vec<usize>| {
-            Batch::merge(&numbers.iter().map(|&number| &examples[number]).collect::<Vec<_>>())
-        };
-        let merged = batches[..dumped].iter().map(merge).collect::<Result<Vec<Batch>>>()?;
-        dump::write(path, options.force, &config, &model.parameters, &merged)?;
+        let file = dump::File { path, replace: options.force, config: &config };
+        let mut first = Vec::new();
+        each(batches, settings, seed, fused, dumped, |batch, goal| {
+            first.push((batch.clone(), goal.clone()));
+            Ok(())
+        })?;
+        dump::write(&file, &model.parameters, &first)?;
     }
 
     let reading = usage::now().peak_rss_bytes;
     let apart = usage::forget_peak();
-    let per_epoch = examples.len().div_ceil(size) as u64;
+    let per_epoch = batches.steps(settings)?.max(1);
     let team = Arc::new(Team::current()?);
     let progress = Progress::new((warmup + measured) as u64, "steps", output);
     if warmup == 0 {
@@ -118,16 +136,13 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let mut found: Vec<Measured> = Vec::new();
     let mut before = usage::now();
     let mut clock = Instant::now();
-    let fused = settings.fused && model.backbone.is_fused();
-    let chosen = batches[..warmup + measured].iter();
-    ahead(chosen.map(|numbers| merge(&examples, numbers, fused)), |batch| {
+    each(batches, settings, seed, fused, warmup + measured, |batch, goal| {
         let waited = clock.elapsed();
         check(&progress)?;
         let number = found.len() as u64;
         let rate = settings.schedule.rate(settings.epochs, per_epoch, number / per_epoch, number);
         let at = At { seed, step: number, rate, limit };
-        let goal = Goal::of(&batch)?;
-        let step = step(settings, &mut model, &mut optimizer, (&batch, &goal), &at, &team)?;
+        let step = step(settings, &mut model, &mut optimizer, (batch, goal), &at, &team)?;
         if !step.loss.is_finite() || !step.norm.is_finite() {
             return Err(Error::data(format!(
                 "the loss is {} and the gradient's length {} in step {number}; lower `train.schedule.rate`",
@@ -135,7 +150,7 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
             )));
         }
         let whole = clock.elapsed();
-        found.push(Measured { waited, step, whole, rows: Rows::of(&batch) });
+        found.push(Measured { waited, step, whole, rows: Rows::of(batch) });
         progress.advance(1);
         if found.len() == warmup {
             before = usage::now();
@@ -146,62 +161,101 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
         Ok(())
     })?;
     drop(progress);
+    let cpu = (usage::now().cpu_seconds - before.cpu_seconds) * 1e3 / measured as f64;
     let per_step = |(name, time): (_, Duration)| (name, time.as_secs_f64() * 1e3 / measured as f64);
+    let kernels = profile::stop().into_iter().map(per_step).collect();
+    let evaluation = match &seeded {
+        Seeded::Graphs(_) => None,
+        Seeded::Nodes(nodes) => Some(evaluate(nodes, settings, &model, &team, limit)?),
+    };
     let report = Report {
-        kernels: profile::stop().into_iter().map(per_step).collect(),
+        kernels,
         config: &config,
         label,
-        graphs: examples.len(),
+        graphs: match &examples {
+            Prepared::Graphs(examples) => examples.train.len(),
+            Prepared::Nodes(_) => 1,
+        },
         model: &model,
         losses: found.iter().map(|measured| measured.step.loss).collect(),
-        cpu: (usage::now().cpu_seconds - before.cpu_seconds) * 1e3 / measured as f64,
+        cpu,
         memory: apart.then(|| usage::now().peak_rss_bytes),
         peak_memory: usage::now().peak_rss_bytes.max(reading),
         threads: team.size(),
         peak: peak::peak(&team),
+        evaluation,
         steps: &found[warmup..],
     };
     output
         .result(|| object(output.resources().into_iter().chain(report.fields())), || report.text())
 }
 
-/// The graphs that so many steps need, made ready, and what is special about the set.
-fn examples(
+/// Hands the first batches of a run to `work`, epoch after epoch.
+fn each(
+    batches: &dyn Batches,
+    settings: &TrainConfig,
+    seed: Seed,
+    fused: bool,
+    count: usize,
+    mut work: impl FnMut(&Batch, &Goal) -> Result<()>,
+) -> Result<()> {
+    let (mut done, mut number) = (0, 0);
+    while done < count {
+        let before = done;
+        let epoch = Epoch { settings, fused, seed, number };
+        batches.epoch(&epoch, 0, &mut |batch, goal| {
+            if done < count {
+                done += 1;
+                work(batch, goal)?;
+            }
+            Ok(())
+        })?;
+        if done == before {
+            return Err(Error::data("there is nothing to train on"));
+        }
+        number += 1;
+    }
+    Ok(())
+}
+
+/// Milliseconds that predictions for all nodes take: the median of a few.
+fn evaluate(
+    nodes: &NodeExamples,
+    settings: &TrainConfig,
+    model: &Model,
+    team: &Arc<Team>,
+    limit: MemoryLimit,
+) -> Result<f64> {
+    const TIMES: usize = 5;
+    let mut times = Vec::new();
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        let pass =
+            || Ok(Pass::eval(&model.parameters).limited(limit).by(team).fused(settings.fused));
+        nodes.predict(settings, &*model.backbone, pass)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[TIMES / 2])
+}
+
+/// The graphs that so many steps need, made ready.
+fn graphs(
     options: &StepOptions,
     config: &Config,
+    mut splits: Splits,
     steps: usize,
     limit: MemoryLimit,
     output: &Output,
-) -> Result<(Vec<Batch>, Option<String>)> {
-    let named = |e: Error| match e.is_config() {
-        true => e.context(options.config.display().to_string()),
-        false => e,
-    };
-    let set = Loaded::read(config, limit).map_err(named)?;
-    set.check(config, limit).map_err(named)?;
-    let Loaded::Graphs(mut splits) = set else {
-        return Err(named(Error::config(format!(
-            "`hdse bench step` measures sets of graphs, but {} is one graph; take another experiment",
-            config.data.set
-        ))));
-    };
+) -> Result<Prepared> {
     let needed = steps.saturating_mul(config.train.graphs_per_step()?);
     splits.train.truncate(options.graphs.map_or(needed, |graphs| graphs as usize));
     let progress = Progress::new(splits.train.len() as u64, "graphs", output);
-    let examples = prepare_part(config, "train", &splits.train, 0, limit, &progress)?;
-    match examples.is_empty() {
+    let train = prepare_part(config, "train", &splits.train, 0, limit, &progress)?;
+    match train.is_empty() {
         true => Err(Error::data(format!("{} has no graphs to train on", config.data.set))),
-        false => Ok((examples, splits.label)),
+        false => Ok(Prepared::Graphs(Examples { train, ..Examples::default() })),
     }
-}
-
-/// The graphs of the first batches of a run, epoch after epoch.
-fn first_batches(graphs: usize, size: usize, seed: Seed, count: usize) -> Vec<Vec<usize>> {
-    let of_epoch = |epoch| {
-        let order = order(graphs, seed, epoch);
-        order.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>()
-    };
-    (0..).flat_map(of_epoch).take(count).collect()
 }
 
 /// A step with what it was made of.
@@ -232,6 +286,8 @@ struct Report<'a> {
     threads: usize,
     /// GFLOP/s of a matrix product.
     peak: f64,
+    /// Milliseconds of predictions for all nodes of one large graph.
+    evaluation: Option<f64>,
     steps: &'a [Measured],
 }
 
@@ -267,8 +323,15 @@ impl Report<'_> {
     }
 
     /// Size of a batch, on average.
-    fn batch(&self) -> [(&'static str, f64); 5] {
-        [
+    fn batch(&self) -> Vec<(&'static str, f64)> {
+        if self.evaluation.is_some() {
+            return vec![
+                ("nodes", self.mean(|measured| measured.rows.nodes as f64)),
+                ("arcs", self.mean(|measured| measured.rows.arcs as f64)),
+                ("clusters", self.mean(|measured| measured.rows.clusters as f64)),
+            ];
+        }
+        vec![
             ("graphs", self.mean(|measured| measured.rows.graphs as f64)),
             ("nodes", self.mean(|measured| measured.rows.nodes as f64)),
             ("arcs", self.mean(|measured| measured.rows.arcs as f64)),
@@ -293,38 +356,47 @@ impl Report<'_> {
             "min": whole[0],
             "mean": self.mean(|measured| measured.whole.as_secs_f64() * 1e3),
             "cpu": self.cpu,
+            "evaluation": self.evaluation,
             "parts": self.parts().into_iter().collect::<BTreeMap<_, _>>(),
             "kernels": self.kernels.iter().copied().collect::<BTreeMap<_, _>>(),
         });
-        let (products, attention, rate) = self.speed();
-        vec![
+        let mut fields = vec![
             ("set", json!(self.config.data.set)),
             ("label", json!(self.label)),
             ("graphs", json!(self.graphs)),
-            ("batch", object(self.batch().map(|(name, mean)| (name, json!(mean))))),
+            ("batch", object(self.batch().into_iter().map(|(name, mean)| (name, json!(mean))))),
             ("parameters", json!(self.model.parameters.count())),
             ("threads", json!(self.threads)),
             ("steps", json!(self.steps.len())),
             ("milliseconds", milliseconds),
-            ("gflop", json!({ "products": products, "attention": attention })),
-            ("gflops", json!(rate)),
-            ("peak_gflops", json!(self.peak)),
-            ("share_of_peak", json!(rate / self.peak)),
             ("steps_peak_rss_bytes", json!(self.memory)),
             ("peak_rss_bytes", json!(self.peak_memory)),
             ("losses", json!(self.losses)),
-        ]
+        ];
+        // Of one large graph, maps may be applied to clusters or to nodes, and features are sparse or not.
+        if self.evaluation.is_none() {
+            let (products, attention, rate) = self.speed();
+            fields.extend([
+                ("gflop", json!({ "products": products, "attention": attention })),
+                ("gflops", json!(rate)),
+                ("peak_gflops", json!(self.peak)),
+                ("share_of_peak", json!(rate / self.peak)),
+            ]);
+        }
+        fields
     }
 
     fn text(&self) -> String {
-        let batch = self.batch().map(|(name, mean)| format!("{} {name}", number(mean))).join(", ");
+        let batch = self.batch().into_iter();
+        let batch: Vec<String> =
+            batch.map(|(name, mean)| format!("{} {name}", number(mean))).collect();
+        let batch = batch.join(", ");
         let whole = self.sorted(|measured| measured.whole);
-        let (products, attention, rate) = self.speed();
-        let mut text = format!(
-            "set         {}, {} used\n",
-            self.config.data.set,
-            count(self.graphs as u64, "graph")
-        );
+        let used = match self.evaluation {
+            Some(_) => "one graph".to_string(),
+            None => format!("{} used", count(self.graphs as u64, "graph")),
+        };
+        let mut text = format!("set         {}, {used}\n", self.config.data.set);
         if let Some(label) = &self.label {
             text += &format!("            ({label})\n");
         }
@@ -353,13 +425,17 @@ impl Report<'_> {
             }
             text += &format!("  {name:<21}{milliseconds:>9.3} ms\n");
         }
-        text += &format!(
-            "operations  {:.3} GFLOP in products, {attention:.3} in attention; {rate:.1} GFLOP/s, {:.0} % of a \
-             matrix product's {:.1}\n",
-            products,
-            100.0 * rate / self.peak,
-            self.peak
-        );
+        if let Some(evaluation) = self.evaluation {
+            text += &format!("evaluation  {evaluation:.2} ms for predictions of all nodes\n");
+        } else {
+            let (products, attention, rate) = self.speed();
+            text += &format!(
+                "operations  {products:.3} GFLOP in products, {attention:.3} in attention; {rate:.1} GFLOP/s, {:.0} % of a \
+                 matrix product's {:.1}\n",
+                100.0 * rate / self.peak,
+                self.peak
+            );
+        }
         let apart = self.memory.map_or(String::new(), |bytes| {
             format!("{} at most in the steps, ", human(bytes.into()))
         });

@@ -56,13 +56,18 @@ impl Goal {
     }
 
     /// Targets of these rows of a batch of `nodes` nodes.
-    pub fn rows(rows: Vec<u32>, nodes: usize, targets: Values) -> Goal {
+    pub fn of_rows(rows: Vec<u32>, nodes: usize, targets: Values) -> Goal {
         Goal { rows: Some(Groups::new(rows, nodes)), targets }
     }
 
     /// Whether only some rows have targets.
     pub fn is_partial(&self) -> bool {
         self.rows.is_some()
+    }
+
+    /// The rows that have targets, if not all have.
+    pub fn rows(&self) -> Option<&[u32]> {
+        self.rows.as_ref().map(|rows| rows.of_row())
     }
 
     /// Asks a pass for the predictions that targets are of.

@@ -32,6 +32,8 @@ pub(super) struct Rows {
     pub pairs: usize,
     /// Distinct tuples of distances.
     pub codes: usize,
+    /// Clusters that nodes attend to.
+    pub clusters: usize,
     /// Nodes times the eigenvectors of their graph.
     pub frequencies: usize,
 }
@@ -45,6 +47,7 @@ impl Rows {
             arcs: batch.num_arcs(),
             pairs: batch.sizes.iter().map(|size| size * size).sum(),
             codes: batch.codes.as_ref().map_or(0, |codes| codes.codebook().len()),
+            clusters: batch.clusters.as_ref().map_or(0, |clusters| clusters.len()),
             frequencies: counts.iter().zip(&batch.sizes).map(|(count, size)| count * size).sum(),
         }
     }

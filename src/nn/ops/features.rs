@@ -93,6 +93,16 @@ impl FeatureRows {
         self.width
     }
 
+    /// Start of every row, columns and values, where rows are sparse.
+    pub fn entries(&self) -> Option<(&[usize], &[u32], &[f32])> {
+        match &self.numbers {
+            Numbers::Dense(_) => None,
+            Numbers::Sparse { by_row, .. } => {
+                Some((&by_row.offsets, &by_row.nodes, &by_row.factors))
+            }
+        }
+    }
+
     /// All numbers of all rows.
     pub fn to_dense(&self) -> Vec<f32> {
         match &self.numbers {

@@ -122,7 +122,7 @@ fn goal(graph: &NodeGraph, part_of: &[Option<Part>], part: Part, rows: &[u32]) -
     let chosen = |position: &u32| part_of[rows[*position as usize] as usize] == Some(part);
     let positions: Vec<u32> = (0..rows.len() as u32).filter(chosen).collect();
     let targets = graph.targets(&pick(rows, 1, &positions));
-    Goal::rows(positions, rows.len(), targets)
+    Goal::of_rows(positions, rows.len(), targets)
 }
 
 impl Batches for NodeExamples<'_> {
