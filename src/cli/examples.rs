@@ -64,7 +64,8 @@ impl Loaded {
             }
             Loaded::Nodes(set) => {
                 let progress = Progress::new(0, "coarsening", output);
-                NodeGraph::new(config, *set, limit, &progress).map(Prepared::Nodes)
+                let graph = NodeGraph::new(config, *set, limit, &progress)?;
+                Ok(Prepared::Nodes(Box::new(graph)))
             }
         }
     }

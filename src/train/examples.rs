@@ -60,11 +60,6 @@ impl Goal {
         Goal { rows: Some(Groups::new(rows, nodes)), targets }
     }
 
-    /// Whether only some rows have targets.
-    pub fn is_partial(&self) -> bool {
-        self.rows.is_some()
-    }
-
     /// The rows that have targets, if not all have.
     pub fn rows(&self) -> Option<&[u32]> {
         self.rows.as_ref().map(|rows| rows.of_row())
@@ -119,7 +114,7 @@ pub enum Prepared {
     /// Graphs.
     Graphs(Examples),
     /// Nodes of one graph.
-    Nodes(NodeGraph),
+    Nodes(Box<NodeGraph>),
 }
 
 impl Prepared {
