@@ -17,7 +17,10 @@ class Graph:
 
     def __init__(self, arrays: torch_run.Arrays, prefix: str = "") -> None:
         def tensor(name: str) -> Tensor:
-            return torch.from_numpy(arrays[prefix + name].copy())
+            numbers = arrays[prefix + name]
+            # PyTorch indexes by these only.
+            kind = np.int64 if numbers.dtype == np.uint32 else numbers.dtype
+            return torch.from_numpy(numbers.astype(kind))
 
         self.arcs, self.cluster, self.distances = map(tensor, ("edge_index", "cluster", "dist.1"))
         self.y, self.train = tensor("y"), tensor("train_idx")

@@ -226,7 +226,7 @@ fn evaluate(
     team: &Arc<Team>,
     limit: MemoryLimit,
 ) -> Result<f64> {
-    const TIMES: usize = 5;
+    const TIMES: usize = 3;
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let start = Instant::now();

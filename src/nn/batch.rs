@@ -10,6 +10,7 @@ use super::ops::attention::Pairs;
 use super::ops::features::FeatureRows;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
+use super::pass::Pass;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
@@ -261,6 +262,7 @@ pub struct Structure {
     lanes: OnceLock<Arc<Lanes>>,
     convolution: OnceLock<Arc<Propagation>>,
     means: OnceLock<Arc<Propagation>>,
+    convolved: OnceLock<Option<Arc<FeatureRows>>>,
 }
 
 impl Structure {
@@ -285,6 +287,7 @@ impl Structure {
             lanes: OnceLock::new(),
             convolution: OnceLock::new(),
             means: OnceLock::new(),
+            convolved: OnceLock::new(),
         }
     }
 
@@ -302,6 +305,16 @@ impl Structure {
             let factors = ends.map(|(&u, &v)| scale[u as usize] * scale[v as usize]).collect();
             Arc::new(Propagation::new(sources.clone(), targets.clone(), factors))
         })
+    }
+
+    /// [`Structure::convolution`] of the features of this batch, which never change; none if they are sparse.
+    pub(super) fn convolved(
+        &self,
+        pass: &Pass,
+        features: &FeatureRows,
+    ) -> Option<Arc<FeatureRows>> {
+        let made = || features.propagated(pass, self.convolution()).map(Arc::new);
+        self.convolved.get_or_init(made).clone()
     }
 
     /// The mean over the arcs that end at a node; 0 where none does.

@@ -11,7 +11,7 @@ use crate::distance::{Codes, HighLevel};
 #[derive(Clone, Debug)]
 pub struct Clusters {
     nodes: Arc<Groups>,
-    codes: Option<Codes>,
+    codes: Option<Arc<Codes>>,
     means: OnceLock<Arc<Propagation>>,
 }
 
@@ -24,7 +24,8 @@ impl Clusters {
     pub fn new(cluster_of: Vec<u32>, count: usize, codes: Option<Codes>) -> Clusters {
         let complete = codes.as_ref().is_none_or(|codes| codes.len() == count * count);
         assert!(complete, "a code for each pair of clusters");
-        Clusters { nodes: Groups::new(cluster_of, count), codes, means: OnceLock::new() }
+        let nodes = Groups::new(cluster_of, count);
+        Clusters { nodes, codes: codes.map(Arc::new), means: OnceLock::new() }
     }
 
     /// `count` clusters that all nodes belong to alike.
@@ -49,7 +50,8 @@ impl Clusters {
     /// # Panics
     /// If a cluster is not below the number of clusters.
     pub fn with_nodes(&self, cluster_of: Vec<u32>) -> Clusters {
-        Clusters::new(cluster_of, self.len(), self.codes.clone())
+        let nodes = Groups::new(cluster_of, self.len());
+        Clusters { nodes, codes: self.codes.clone(), means: OnceLock::new() }
     }
 
     /// Number of clusters.
@@ -82,7 +84,7 @@ impl Clusters {
 
     /// The code of each pair of clusters, row by row.
     pub fn codes(&self) -> Option<&Codes> {
-        self.codes.as_ref()
+        self.codes.as_deref()
     }
 }
 

@@ -31,8 +31,20 @@ impl Gcn {
 
     /// `[nodes, inputs]` → `[nodes, outputs]`.
     pub fn forward(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
-        let mixed = propagate(pass, structure.convolution(), x.through(pass, &self.map));
-        mixed + pass.param::<1>(self.bias).unsqueeze()
+        self.mixed(pass, structure, x) + pass.param::<1>(self.bias).unsqueeze()
+    }
+
+    /// The same without b.
+    fn mixed(&self, pass: &Pass, structure: &Structure, x: &States) -> Tensor<2> {
+        // Of features that never change, the sums over arcs do not either: D^-1/2 (A + I) D^-1/2 x comes first.
+        let convolved = match x {
+            States::Given(features) if !pass.is_composed() => structure.convolved(pass, features),
+            _ => None,
+        };
+        match convolved {
+            Some(features) => States::Given(features).through(pass, &self.map),
+            None => propagate(pass, structure.convolution(), x.through(pass, &self.map)),
+        }
     }
 
     /// Some rows of it, which are summed up before they are mapped.
@@ -55,7 +67,7 @@ impl Gcn {
         x: &States,
         dropout: Dropout,
     ) -> Tensor<2> {
-        let mixed = propagate(pass, structure.convolution(), x.through(pass, &self.map));
+        let mixed = self.mixed(pass, structure, x);
         rectified(pass, mixed, pass.param(self.bias), dropout)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use super::dense::{add_columns, map_rows, restrided, weight_gradient};
-use super::propagate::Lines;
+use super::propagate::{Lines, Propagation};
 use super::{Kept, Operation, apply};
 use crate::data::nodes::Sparse;
 use crate::nn::fused::Team;
@@ -81,6 +81,13 @@ impl FeatureRows {
             }
         };
         FeatureRows { rows: rows.len(), width, numbers }
+    }
+
+    /// What sums over arcs make of rows that are dense; none of others, which would fill up.
+    pub(in crate::nn) fn propagated(&self, pass: &Pass, arcs: &Propagation) -> Option<FeatureRows> {
+        let Numbers::Dense(values) = &self.numbers else { return None };
+        let sums = arcs.sums((&**pass.team(), pass.simd()), values, padded(self.width));
+        Some(FeatureRows { rows: self.rows, width: self.width, numbers: Numbers::Dense(sums) })
     }
 
     /// Number of rows.

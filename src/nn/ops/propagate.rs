@@ -132,6 +132,13 @@ impl Propagation {
     }
 }
 
+impl Propagation {
+    /// The sums of rows of `width` numbers, by a team.
+    pub(super) fn sums(&self, by: (&Team, Simd), x: &[f32], width: usize) -> Vec<f32> {
+        self.forward.sums(by, x, width)
+    }
+}
+
 /// y_i = Σ_{j → i} f_ji x_j: `[nodes, width]` → `[nodes, width]`.
 pub fn propagate(pass: &Pass, arcs: &Arc<Propagation>, x: Tensor<2>) -> Tensor<2> {
     let width = x.dims()[1];
