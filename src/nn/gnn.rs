@@ -1,5 +1,5 @@
 //! Graph neural networks by themselves, and a network that does not look at the graph: what global attention is measured
-//! against. Layers as in [`Branch`], the last of which predicts.
+//! against. Layers as in the local branch of those (`branch.rs`), the last of which predicts.
 
 use burn::tensor::Tensor;
 

@@ -13,6 +13,10 @@ use crate::{Error, Result};
 
 /// A row of numbers for every node.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and a tensor is passed as it is elsewhere"
+)]
 pub enum States {
     /// Features, which have no derivative, and may be sparse.
     Given(Arc<FeatureRows>),

@@ -283,13 +283,9 @@ impl Kernel for Along<'_> {
             }
         }
         for (row, y) in self.y.chunks_exact_mut(self.width.max(1)).enumerate() {
-            let line =
-                self.lines.offsets[self.first + row]..self.lines.offsets[self.first + row + 1];
-            for column in column..self.width {
-                let arcs =
-                    self.lines.nodes[line.clone()].iter().zip(&self.lines.factors[line.clone()]);
-                y[column] =
-                    arcs.map(|(&node, f)| f * self.x[node as usize * self.width + column]).sum();
+            for (column, y) in y.iter_mut().enumerate().skip(column) {
+                let line = self.lines.line(self.first + row);
+                *y = line.map(|(node, f)| f * self.x[node * self.width + column]).sum();
             }
         }
     }
