@@ -50,6 +50,27 @@ impl FeatureRows {
         }
     }
 
+    /// Rows of `width` numbers, one after another, kept as sparse ones if at most an eighth are not 0: bags of words come
+    /// in dense files, too.
+    ///
+    /// # Panics
+    /// If the last row is not complete.
+    pub fn new(width: usize, values: Vec<f32>) -> FeatureRows {
+        let entries = values.iter().filter(|value| **value != 0.0).count();
+        if entries > values.len() / 8 {
+            return FeatureRows::dense(width, values);
+        }
+        let mut by_row = Lines { offsets: vec![0], nodes: Vec::new(), factors: Vec::new() };
+        for row in values.chunks_exact(width) {
+            for (column, &value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+                by_row.nodes.push(column as u32);
+                by_row.factors.push(value);
+            }
+            by_row.offsets.push(by_row.nodes.len());
+        }
+        FeatureRows::of_lines(width, by_row)
+    }
+
     /// Rows of which most numbers are 0.
     pub fn sparse(matrix: &Sparse) -> FeatureRows {
         let by_row = Lines {
@@ -57,9 +78,12 @@ impl FeatureRows {
             nodes: matrix.columns().to_vec(),
             factors: matrix.values().to_vec(),
         };
-        let by_column = by_row.transposed(matrix.width());
-        let numbers = Numbers::Sparse { by_row, by_column };
-        FeatureRows { rows: matrix.rows(), width: matrix.width(), numbers }
+        FeatureRows::of_lines(matrix.width(), by_row)
+    }
+
+    fn of_lines(width: usize, by_row: Lines) -> FeatureRows {
+        let (rows, by_column) = (by_row.offsets.len() - 1, by_row.transposed(width));
+        FeatureRows { rows, width, numbers: Numbers::Sparse { by_row, by_column } }
     }
 
     /// These rows, in that order.
@@ -76,8 +100,7 @@ impl FeatureRows {
             }
             Numbers::Sparse { by_row, .. } => {
                 let some = by_row.some(rows);
-                let by_column = some.transposed(width);
-                Numbers::Sparse { by_row: some, by_column }
+                return FeatureRows::of_lines(width, some);
             }
         };
         FeatureRows { rows: rows.len(), width, numbers }

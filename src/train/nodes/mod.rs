@@ -224,7 +224,7 @@ fn features(set: &NodeSet) -> Result<FeatureRows> {
     match &set.features {
         Features::Sparse(sparse) => Ok(FeatureRows::sparse(sparse)),
         Features::Dense(matrix) if matrix.width > 0 => {
-            Ok(FeatureRows::dense(matrix.width, matrix.values.to_floats()))
+            Ok(FeatureRows::new(matrix.width, matrix.values.to_floats()))
         }
         _ => {
             let matrix =

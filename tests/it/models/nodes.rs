@@ -276,6 +276,10 @@ fn sparse_features_are_dense_ones() {
         let sparse =
             FeatureRows::sparse(&Sparse::new(FEATURES, offsets, columns, entries).unwrap());
         assert_eq!(sparse.to_dense(), numbers);
+        assert!(
+            FeatureRows::new(FEATURES, numbers.clone()).entries().is_none(),
+            "a third is not 0"
+        );
         let sparse =
             Batch { node_features: None, features: Some(Arc::new(sparse)), ..dense.clone() };
         let run = |batch: &Batch| {
@@ -288,6 +292,15 @@ fn sparse_features_are_dense_ones() {
         assert_close(&found.0, &expected.0, 1e-5, &format!("{config:?}"));
         check_gradient(&found.1, &expected.1, &expected.1, &format!("{config:?}"));
     }
+}
+
+#[test]
+fn features_that_are_mostly_zeros_become_sparse() {
+    let rows = [[0.0; 9], [0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0]].concat();
+    let features = FeatureRows::new(9, rows.clone());
+    assert_eq!(features.entries(), Some((&[0, 0, 2][..], &[2, 8][..], &[2.0, 3.0][..])));
+    assert_eq!(features.to_dense(), rows);
+    assert_eq!(features.gather(&[1, 1]).to_dense(), [&rows[9..], &rows[9..]].concat());
 }
 
 #[test]
