@@ -51,6 +51,7 @@ EXPERIMENTS = [
         1,
         SLOWLY,
         batches=False,
+        threads=(2,),
         impossible={"released": "one of its arrays, nodes × clusters × 256 numbers, has 178 GB"},
     ),
 ]

@@ -48,6 +48,8 @@ class Experiment:
     folder: str = ""
     # Whether a dump is told how many batches to hold.
     batches: bool = True
+    # Numbers of threads to measure with.
+    threads: tuple[int, ...] = THREADS
     # Forms that cannot be run, and why.
     impossible: dict[str, str] = field(default_factory=dict)
 
@@ -282,7 +284,7 @@ class Comparison:
                     experiment = self.make(experiment, python, Path(name), options.quick)
                 result = Result(experiment)
                 runner.check(result, forms, self.exact, Path(name))
-                rounds, threads = (1, [1]) if options.quick else (ROUNDS, list(THREADS))
+                rounds, threads = (1, [1]) if options.quick else (ROUNDS, list(experiment.threads))
                 runner.measure(result, rounds, threads, Path(name))
             results.append(result)
         if not results:
