@@ -45,6 +45,7 @@ mod attention;
 mod batch;
 mod bias;
 mod branch;
+mod cluster_attention;
 mod clusters;
 mod codebook;
 pub mod config;

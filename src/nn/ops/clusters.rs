@@ -12,6 +12,7 @@
 //! score appears. For the backward pass one number per node and head is kept, the logarithm of the sum; scores are
 //! computed once more (Dao et al. 2022). The derivative of the bias is a histogram over codes.
 
+mod softmax;
 mod tiles;
 
 use std::sync::Arc;
