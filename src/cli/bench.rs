@@ -115,6 +115,12 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let seeded = examples.of_seed(options.seed)?;
     let batches = seeded.batches();
     let fused = settings.fused && model.backbone.is_fused();
+    if options.dump.is_some() && matches!(seeded, Seeded::Nodes(_)) && settings.batch_size.is_some()
+    {
+        return Err(named(Error::config(
+            "`--dump` writes one large graph whole; leave out `train.batch_size`",
+        )));
+    }
     if let Some(path) = &options.dump {
         let file = dump::File { path, replace: options.force, config: &config };
         let mut first = Vec::new();
@@ -203,13 +209,17 @@ fn each(
     while done < count {
         let before = done;
         let epoch = Epoch { settings, fused, seed, number };
-        batches.epoch(&epoch, 0, &mut |batch, goal| {
-            if done < count {
-                done += 1;
-                work(batch, goal)?;
-            }
-            Ok(())
-        })?;
+        let mut enough = false;
+        let made = batches.epoch(&epoch, 0, &mut |batch, goal| {
+            work(batch, goal)?;
+            done += 1;
+            enough = done == count;
+            // Only an error ends an epoch before its time.
+            if enough { Err(Error::config("enough")) } else { Ok(()) }
+        });
+        if !enough {
+            made?;
+        }
         if done == before {
             return Err(Error::data("there is nothing to train on"));
         }

@@ -21,6 +21,22 @@ pub(super) enum Loaded {
 
 impl Loaded {
     pub(super) fn read(config: &Config, limit: MemoryLimit) -> Result<Loaded> {
+        let set = Loaded::read_set(config, limit)?;
+        match (set, config.data.unknown_class) {
+            (Loaded::Nodes(_), Some(class)) if class as usize >= config.model.outputs => {
+                Err(Error::config(format!(
+                    "key `data.unknown_class` is {class}, but `model.outputs` tells {} classes apart; take a smaller one",
+                    config.model.outputs
+                )))
+            }
+            (Loaded::Nodes(set), Some(class)) => {
+                Ok(Loaded::Nodes(Box::new(set.with_unknown_as(class))))
+            }
+            (set, _) => Ok(set),
+        }
+    }
+
+    fn read_set(config: &Config, limit: MemoryLimit) -> Result<Loaded> {
         let path = config.data.path.clone();
         if let Some(own) = &config.data.nodes {
             let own = path.map_or_else(|| own.clone(), |folder| own.inside(&folder));
@@ -39,7 +55,9 @@ impl Loaded {
     pub(super) fn check(&self, config: &Config, limit: MemoryLimit) -> Result<()> {
         match self {
             Loaded::Graphs(splits) => fit::graphs(config, splits.task, limit),
-            Loaded::Nodes(set) => fit::nodes(config, set.task, width(set), limit),
+            Loaded::Nodes(set) => {
+                fit::nodes(config, set.task, [set.num_nodes(), width(set)], limit)
+            }
         }
     }
 

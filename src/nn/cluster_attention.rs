@@ -301,6 +301,11 @@ impl ClusterAttention {
                 let projection = pass.param::<2>(*projection);
                 let count = projection.dims()[0];
                 let projection = match &batch.ids {
+                    Some(ids) if ids.iter().any(|&id| id as usize >= *all) => {
+                        return Err(Error::data(format!(
+                            "`clusters.nodes` is {all}, but the graph has more; set it to their number"
+                        )));
+                    }
                     Some(ids) => {
                         let ids = ids.iter().map(|&id| i64::from(id)).collect();
                         projection.select(1, positions(ids, pass.device()))

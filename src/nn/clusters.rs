@@ -12,6 +12,8 @@ use crate::distance::{Codes, HighLevel};
 pub struct Clusters {
     nodes: Arc<Groups>,
     codes: Option<Arc<Codes>>,
+    /// The same as numbers of 32 bits.
+    numbers: Arc<OnceLock<Arc<Vec<u32>>>>,
     means: OnceLock<Arc<Propagation>>,
 }
 
@@ -25,7 +27,12 @@ impl Clusters {
         let complete = codes.as_ref().is_none_or(|codes| codes.len() == count * count);
         assert!(complete, "a code for each pair of clusters");
         let nodes = Groups::new(cluster_of, count);
-        Clusters { nodes, codes: codes.map(Arc::new), means: OnceLock::new() }
+        Clusters {
+            nodes,
+            codes: codes.map(Arc::new),
+            numbers: Arc::default(),
+            means: OnceLock::new(),
+        }
     }
 
     /// `count` clusters that all nodes belong to alike.
@@ -51,7 +58,8 @@ impl Clusters {
     /// If a cluster is not below the number of clusters.
     pub fn with_nodes(&self, cluster_of: Vec<u32>) -> Clusters {
         let nodes = Groups::new(cluster_of, self.len());
-        Clusters { nodes, codes: self.codes.clone(), means: OnceLock::new() }
+        let (codes, numbers) = (self.codes.clone(), self.numbers.clone());
+        Clusters { nodes, codes, numbers, means: OnceLock::new() }
     }
 
     /// Number of clusters.
@@ -80,6 +88,12 @@ impl Clusters {
             let each = Groups::new((0..count as u32).collect(), count);
             Arc::new(Propagation::new(each, self.nodes.clone(), factors))
         })
+    }
+
+    /// The code of each pair of clusters as a number of 32 bits, row by row.
+    pub(super) fn code_numbers(&self) -> Option<Arc<Vec<u32>>> {
+        let codes = self.codes.as_ref()?;
+        Some(self.numbers.get_or_init(|| Arc::new(codes.iter().collect())).clone())
     }
 
     /// The code of each pair of clusters, row by row.

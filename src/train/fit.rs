@@ -12,7 +12,7 @@
 use super::{Loss, Metric};
 use crate::config::Config;
 use crate::data::sets::{Level, Target, Task};
-use crate::nn::config::{EdgeInput, Encoding, NodeInput, Pool};
+use crate::nn::config::{ClusterConfig, EdgeInput, Encoding, NodeInput, Pool, Projection};
 use crate::{Error, MemoryLimit, Result};
 
 const CLASS_METRICS: &[Metric] =
@@ -34,11 +34,29 @@ pub fn graphs(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
     check(config, task, limit)
 }
 
-/// Refuses a configuration that does not fit nodes of one graph with `width` features each, or a model far beyond
+/// Refuses a configuration that does not fit one graph of so many nodes with `width` features each, or a model far beyond
 /// memory.
-pub fn nodes(config: &Config, task: Task, width: usize, limit: MemoryLimit) -> Result<()> {
+pub fn nodes(
+    config: &Config,
+    task: Task,
+    [nodes, width]: [usize; 2],
+    limit: MemoryLimit,
+) -> Result<()> {
     check(config, task, limit)?;
     let model = &config.model;
+    let ClusterConfig { projection, count, nodes: said, .. } = model.clusters;
+    if projection == Some(Projection::Linformer) {
+        if let Some(said) = said.filter(|said| *said != nodes) {
+            return Err(Error::config(format!(
+                "key `model.clusters.nodes` is {said}, but the graph has {nodes} nodes; set it to that"
+            )));
+        }
+        limit.check(
+            model.layers as u128 * count.unwrap_or(1) as u128 * nodes as u128 * 16,
+            "training a matrix of clusters × nodes",
+            "take fewer clusters, another `clusters.projection`, or raise `--max-memory`",
+        )?;
+    }
     let wrong = [
         ("train.up_to_swap", config.train.up_to_swap),
         ("model.encoding", model.encoding != Encoding::None),

@@ -85,7 +85,7 @@ pub fn load(own: &Own, limit: MemoryLimit) -> Result<NodeSet> {
         years: None,
         species: None,
         splits: Vec::new(),
-        hash: hasher.finalize().to_hex().to_string(),
+        hash: String::new(),
     };
     let mut set = draft.finish(limit)?;
     for path in &own.splits {
@@ -95,8 +95,11 @@ pub fn load(own: &Own, limit: MemoryLimit) -> Result<NodeSet> {
         if set.splits.iter().any(|other| other.name == split.name) {
             return Err(Error::config(format!("two splits are called `{}`", split.name)));
         }
+        hasher.update(split.blake3.as_bytes());
         set.splits.push(split);
     }
+    // Who trains on what is part of the data.
+    set.hash = hasher.finalize().to_hex().to_string();
     Ok(set)
 }
 

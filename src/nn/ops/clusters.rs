@@ -93,10 +93,9 @@ fn tiles(
     prior: &[f32],
     dropout: Dropout,
 ) -> Arc<Tiles> {
-    let codes = clusters.codes().filter(|_| biased);
     Arc::new(Tiles {
         nodes: clusters.nodes().clone(),
-        codes: codes.map(|codes| codes.iter().collect()),
+        codes: clusters.code_numbers().filter(|_| biased),
         prior: prior.to_vec(),
         heads: how.heads,
         widths: how.widths,

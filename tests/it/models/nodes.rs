@@ -27,6 +27,7 @@ pub fn configs() -> Vec<ModelConfig> {
     };
     vec![
         with("goat", json!({ "local": "gcn" })),
+        with("goat", json!({ "local": "gcn", "heads": 1, "layers": 2 })),
         with(
             "goat",
             json!({ "local": "sage", "layers": 2, "levels": 2, "bias": "linear",
@@ -67,18 +68,25 @@ pub fn configs() -> Vec<ModelConfig> {
     ]
 }
 
-/// More clusters than a tile has, some of them empty, and more nodes than a block; every fifth node is alone. Clusters
-/// follow the nodes, or not.
+/// More clusters than two tiles of 256 have.
+const MANY: u64 = 2 * 256 + 44;
+
+/// Many clusters, a whole tile of them and more without nodes, and more nodes than a block; every fifth node is alone.
+/// Clusters follow the nodes, or not.
 fn example(nodes: u32, sorted: bool) -> Batch {
-    let count = 140;
+    example_of(nodes, sorted, MANY)
+}
+
+/// The same with so many clusters.
+fn example_of(nodes: u32, sorted: bool, count: u64) -> Batch {
     let graph = random_graph(nodes, 3 * nodes, 1);
     let arcs = graph.edges().flat_map(|(u, v, _)| [(u, v), (v, u)]);
     let (sources, targets) = arcs.filter(|(u, v)| u % 5 > 0 && v % 5 > 0).unzip();
     let mut stream = Seed(2).stream("test", 0, 0);
-    let mut cluster_of: Vec<u32> = (0..nodes)
-        .map(|_| stream.below(count) as u32)
-        .map(|c| if c == 3 { 4 } else { c })
-        .collect();
+    // Nobody is in cluster 3, nor in the second tile.
+    let inhabited = |c: u32| if c == 3 || (256..512).contains(&c) { 4 } else { c };
+    let cluster_of = (0..nodes).map(|_| inhabited(stream.below(count) as u32));
+    let mut cluster_of: Vec<u32> = cluster_of.collect();
     if sorted {
         cluster_of.sort_unstable();
     }
@@ -146,8 +154,8 @@ fn all_ways_agree_and_threads_change_no_bit() {
     for mut config in configs() {
         (config.dropout, config.attention_dropout) = (0.3, 0.4);
         let model = Model::new(&config, Seed(4)).unwrap();
-        for sorted in [true, false] {
-            let batch = example(400, sorted);
+        for (sorted, count) in [(true, MANY), (false, MANY), (true, 20)] {
+            let batch = example_of(400, sorted, count);
             // All rows where clusters are sorted, else some.
             let rows: Vec<u32> = (0..400).filter(|row| sorted || row % 7 == 2).collect();
             let rows = Groups::new(rows, 400);
@@ -166,7 +174,7 @@ fn all_ways_agree_and_threads_change_no_bit() {
                 if let Way::Threads(_) = way {
                     assert!(found == fused, "{way:?} {config:?}");
                 }
-                let what = format!("{way:?}, sorted {sorted}: {config:?}");
+                let what = format!("{way:?}, sorted {sorted}, {count} clusters: {config:?}");
                 assert_close(&found.0, &expected, 2e-5, &what);
                 for entry in model.parameters.entries() {
                     let what = format!("{} {what}", entry.name);

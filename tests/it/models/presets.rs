@@ -160,7 +160,7 @@ fn presets_fit_their_sets() {
                     // Proteins have the features of their arcs.
                     let width =
                         if entry.published.features == 0 { 8 } else { entry.published.features };
-                    fit::nodes(&config, task, width, limit)
+                    fit::nodes(&config, task, [entry.published.nodes, width], limit)
                 }
             };
             fits.unwrap_or_else(|e| panic!("{}: {e:#}", path.display()));

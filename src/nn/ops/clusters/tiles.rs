@@ -23,7 +23,7 @@ const PARTS: usize = 8;
 pub(super) struct Tiles {
     pub nodes: Arc<Groups>,
     /// The code of each pair of clusters, row by row, if there is a bias.
-    pub codes: Option<Vec<u32>>,
+    pub codes: Option<Arc<Vec<u32>>>,
     /// What is added to the scores of each cluster.
     pub prior: Vec<f32>,
     pub heads: usize,
@@ -460,7 +460,7 @@ impl<'a> Work<'a> {
             product(simd, [self.rows, key.width, range.count], left, right, store);
             let shifted = self.tiles.is_shifted(given);
             if shifted || codes.is_some() {
-                self.histogram(range, head, codes.as_deref(), shifted, sums);
+                self.histogram(range, head, codes.as_ref().map(|codes| &codes[..]), shifted, sums);
             }
         }
     }
