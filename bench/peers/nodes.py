@@ -80,10 +80,11 @@ def table(result: Result) -> Iterator[str]:
     cells += [f"evaluation ms, {name}" for name in several]
     yield f"| | {' | '.join(cells)} | peak memory | losses |"
     yield f"|---|{'---:|' * (len(cells) + 1)}---|"
+    nothing = " – |" * (len(cells) + 1)
     for row, name in NAMES.items():
         if any((count, row) not in result.runs for count in counts):
             if row in result.failures:
-                yield f"| {name} |{' – |' * (len(cells) + 1)} not measured |"
+                yield f"| {name} |{nothing} not measured |"
             continue
         cells = [name]
         for count in counts:

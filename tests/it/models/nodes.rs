@@ -216,7 +216,7 @@ fn derivatives_agree_with_differences() {
             *nodes = 40;
         }
         let model = Model::new(&config, Seed(5)).unwrap();
-        let batch = example(40, true);
+        let batch = example_of(40, true, 140);
         let loss = |parameters: &hdse::nn::Parameters| {
             let mode = Mode::Train { seed: Seed(0), step: 0 };
             let pass = Pass::new(parameters, mode, &cpu().autodiff());
