@@ -101,67 +101,67 @@ const GIVEN: &str = "Split number s of the ten that come with the set for seed s
 
 pub(super) const CORA: Experiment = experiment!(
     "cora-goat", "fields of papers (Cora), by GOAT", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.04 seconds for every row and seed",
     changes &[], published [known(81.6, 0.4), known(84.5, 0.8), known(82.1, 0.9), None, known(83.9, 0.7)], remark PAPER
 );
 
 pub(super) const CORA_PUBLIC: Experiment = experiment!(
     "cora-goat-public", "fields of papers (Cora), by GOAT, public split", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.04 seconds for every row and seed",
     changes &["data.split=public"], published NONE, remark PUBLIC
 );
 
 pub(super) const CORA_RANDOM: Experiment = experiment!(
     "cora-goat-random", "fields of papers (Cora), by GOAT, a split for every seed", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.04 seconds for every row and seed",
     changes &["data.split=random-{seed}"], published NONE, remark RANDOM
 );
 
 pub(super) const CITESEER: Experiment = experiment!(
     "citeseer-goat", "fields of papers (CiteSeer), by GOAT", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.08 seconds for every row and seed",
     changes &[], published [known(71.6, 0.4), known(72.6, 0.2), known(71.6, 1.3), None, known(73.1, 0.7)], remark PAPER
 );
 
 pub(super) const CITESEER_PUBLIC: Experiment = experiment!(
     "citeseer-goat-public", "fields of papers (CiteSeer), by GOAT, public split", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.08 seconds for every row and seed",
     changes &["data.split=public"], published NONE, remark PUBLIC
 );
 
 pub(super) const CITESEER_RANDOM: Experiment = experiment!(
     "citeseer-goat-random", "fields of papers (CiteSeer), by GOAT, a split for every seed", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.05 seconds for every row and seed",
+    "500 epochs of some 0.08 seconds for every row and seed",
     changes &["data.split=random-{seed}"], published NONE, remark RANDOM
 );
 
 pub(super) const PUBMED: Experiment = experiment!(
     "pubmed-goat", "kinds of diabetes in papers (PubMed), by GOAT", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.3 seconds for every row and seed",
+    "500 epochs of some 0.2 seconds for every row and seed",
     changes &[], published [known(78.8, 0.6), known(80.3, 0.6), known(78.9, 1.5), None, known(80.6, 1.0)], remark PAPER
 );
 
 pub(super) const PUBMED_PUBLIC: Experiment = experiment!(
     "pubmed-goat-public", "kinds of diabetes in papers (PubMed), by GOAT, public split", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.3 seconds for every row and seed",
+    "500 epochs of some 0.2 seconds for every row and seed",
     changes &["data.split=public"], published NONE, remark PUBLIC
 );
 
 pub(super) const PUBMED_RANDOM: Experiment = experiment!(
     "pubmed-goat-random", "kinds of diabetes in papers (PubMed), by GOAT, a split for every seed", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.3 seconds for every row and seed",
+    "500 epochs of some 0.2 seconds for every row and seed",
     changes &["data.split=random-{seed}"], published NONE, remark RANDOM
 );
 
 pub(super) const ACTOR: Experiment = experiment!(
     "actor-goat", "kinds of actors (Actor), by GOAT", "goat-actor", clusters 200, nodes 7600,
-    "1,000 epochs of some 0.2 seconds for every row and seed",
+    "1,000 epochs of some 0.15 seconds for every row and seed",
     changes &[], published [known(30.1, 0.2), known(37.9, 1.1), known(32.1, 1.8), known(34.6, 2.2), known(38.0, 1.5)], remark GIVEN
 );
 
 pub(super) const SQUIRREL: Experiment = experiment!(
     "squirrel-goat", "readers of articles (Squirrel), by GOAT", "goat-squirrel", clusters 128, nodes 2223,
-    "500 epochs of some 0.1 seconds for every row and seed",
+    "500 epochs of some 0.06 seconds for every row and seed",
     changes &[], published [known(38.6, 1.8), known(41.8, 2.2), known(41.1, 2.5), None, known(43.2, 2.4)], remark GIVEN
 );
 
