@@ -60,6 +60,9 @@ pub struct DataConfig {
     /// Where its files are, if not where sets usually are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+    /// The first so many graphs of every part; all if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<usize>,
     /// What is to be predicted, for a set of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
@@ -326,6 +329,18 @@ impl Config {
             .map_err(|e| Error::config(format!("the configuration cannot be written: {e}")))
     }
 
+    /// Keys in which another configuration differs, all values filled in.
+    pub fn differences(&self, other: &Config) -> Result<Vec<Difference>> {
+        let values = |config: &Config| -> Result<toml::Table> {
+            let text = config.to_toml()?;
+            text.parse()
+                .map_err(|e| Error::config(format!("the configuration cannot be read: {e}")))
+        };
+        let mut found = Vec::new();
+        compare("", &values(self)?, &values(other)?, &mut found);
+        Ok(found)
+    }
+
     /// The same experiment in fewer epochs, warm-up in proportion.
     pub fn shortened(&self, epochs: u64) -> Config {
         let mut config = self.clone();
@@ -374,6 +389,24 @@ impl Config {
             ));
         }
         Ok(())
+    }
+}
+
+/// A key with its values in both configurations.
+pub type Difference = (String, Option<toml::Value>, Option<toml::Value>);
+
+/// Finds the keys in which two tables differ, sections one by one and values as a whole.
+fn compare(place: &str, first: &toml::Table, second: &toml::Table, found: &mut Vec<Difference>) {
+    let keys: std::collections::BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+    for key in keys {
+        let name = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+        match (first.get(key), second.get(key)) {
+            (a, b) if a == b => {}
+            (Some(toml::Value::Table(a)), Some(toml::Value::Table(b))) if place.is_empty() => {
+                compare(&name, a, b, found);
+            }
+            (a, b) => found.push((name, a.cloned(), b.cloned())),
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 #![cfg_attr(feature = "train", doc = "| [`experiments`] | those of the paper, with its numbers |")]
 //! | [`data`] | samples, file formats, data sets, encoded sets on disk |
 #![cfg_attr(feature = "train", doc = "| [`nn`] | graph transformers and their parts |")]
+#![cfg_attr(feature = "train", doc = "| [`report`] | what runs came to: tables, tests, curves |")]
 #![cfg_attr(feature = "train", doc = "| [`train`] | losses, metrics, optimisers, learning rates |")]
 //! | [`rng`], [`memory`], [`monitor`], [`error`] | seeds, limits, progress, errors |
 
@@ -34,6 +35,8 @@ pub mod rng;
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "models use most of it"))]
 mod simd;
 mod spectrum;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command prints most"))]
+mod text;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -43,6 +46,8 @@ pub mod config;
 pub mod experiments;
 #[cfg(feature = "train")]
 pub mod nn;
+#[cfg(feature = "train")]
+pub mod report;
 #[cfg(feature = "train")]
 pub mod train;
 

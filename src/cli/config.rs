@@ -91,16 +91,8 @@ fn explain(name: Option<&str>, markdown: bool, output: &Output) -> Result<()> {
     Table { head, rows: found.iter().map(row).collect() }.print(markdown, output)
 }
 
-/// A key with its values in both experiments.
-type Difference = (String, Option<toml::Value>, Option<toml::Value>);
-
 fn diff(first: &Path, second: &Path, output: &Output) -> Result<()> {
-    let values = |path: &Path| -> Result<toml::Table> {
-        let text = read(path, &[])?.to_toml()?;
-        text.parse().map_err(|e| crate::Error::data(format!("{}: {e}", path.display())))
-    };
-    let mut found = Vec::new();
-    compare("", &values(first)?, &values(second)?, &mut found);
+    let found = read(first, &[])?.differences(&read(second, &[])?)?;
     let show = |value: &Option<toml::Value>| {
         value.as_ref().map_or("–".to_string(), |value| value.to_string())
     };
@@ -124,19 +116,4 @@ fn diff(first: &Path, second: &Path, output: &Output) -> Result<()> {
             }
         },
     )
-}
-
-/// Finds the keys in which two tables differ, sections one by one and values as a whole.
-fn compare(place: &str, first: &toml::Table, second: &toml::Table, found: &mut Vec<Difference>) {
-    let keys: std::collections::BTreeSet<&String> = first.keys().chain(second.keys()).collect();
-    for key in keys {
-        let name = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
-        match (first.get(key), second.get(key)) {
-            (a, b) if a == b => {}
-            (Some(toml::Value::Table(a)), Some(toml::Value::Table(b))) if place.is_empty() => {
-                compare(&name, a, b, found);
-            }
-            (a, b) => found.push((name, a.cloned(), b.cloned())),
-        }
-    }
 }

@@ -9,9 +9,11 @@ use serde_json::json;
 use super::examples::Loaded;
 use super::output::{Output, object};
 use super::progress::Progress;
-use super::train::{moments, open, trained};
+use super::train::trained;
 use crate::nn::fused::Team;
+use crate::report::statistics::moments;
 use crate::train::examples::Part;
+use crate::train::record::{hash, open};
 use crate::train::run::{Setting, evaluate};
 use crate::{MemoryLimit, Result};
 
@@ -32,12 +34,13 @@ enum Split {
 }
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
-    let (directory, config, seeds) = open(&options.run)?;
+    let directory = &options.run;
+    let (config, seeds) = open(directory)?;
     let set = Loaded::read(&config, limit)?;
     let record = set.record();
-    record.check(&directory)?;
+    record.check(directory)?;
     let examples = set.prepare(&config, limit, output)?;
-    let hash = super::train::hash(&config, &record.hash)?;
+    let hash = hash(&config, &record.hash)?;
     let part = match options.split {
         Split::Train => Part::Train,
         Split::Val => Part::Val,
@@ -47,9 +50,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     let team = Arc::new(Team::current()?);
     let mut rows = Vec::new();
     for seed in seeds.all() {
-        let model = trained(&config, &hash, &directory, seed)?;
+        let model = trained(&config, &hash, directory, seed)?;
         let setting = Setting {
-            directory: &directory,
+            directory,
             hash: &hash,
             limit,
             team: &team,

@@ -2,7 +2,6 @@
 
 use super::output::Output;
 use super::progress::Progress;
-use super::train::DataRecord;
 use crate::config::Config;
 use crate::data::Sample;
 use crate::data::nodes::{self, NodeSet};
@@ -10,6 +9,7 @@ use crate::data::sets::{self, LoadOptions, Splits};
 use crate::nn::Batch;
 use crate::train::examples::{Examples, Prepared, examples};
 use crate::train::nodes::{NodeGraph, width};
+use crate::train::record::DataRecord;
 use crate::train::{fit, run};
 use crate::{Error, MemoryLimit, Result};
 
@@ -43,7 +43,17 @@ impl Loaded {
             return Ok(Loaded::Nodes(Box::new(nodes::load_own(&own, limit)?)));
         }
         match nodes::find(&config.data.set).filter(|_| config.data.task.is_none()) {
-            None => load(config, limit).map(Loaded::Graphs),
+            None => {
+                let mut splits = load(config, limit)?;
+                if let Some(graphs) = config.data.graphs {
+                    splits.shorten(graphs);
+                }
+                Ok(Loaded::Graphs(splits))
+            }
+            Some(_) if config.data.graphs.is_some() => Err(Error::config(format!(
+                "key `data.graphs` is for sets of many graphs, but `{}` is one; leave it out",
+                config.data.set
+            ))),
             Some(entry) => {
                 let options = LoadOptions { path, limit, ..LoadOptions::of_user() };
                 Ok(Loaded::Nodes(Box::new(entry.load(&options)?)))

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::output::{Output, object, thousands};
-use super::train::{DataRecord, open, trained};
+use super::train::trained;
 use crate::train::directory::{SeedDirectory, write_json, write_text};
+use crate::train::record::{DataRecord, hash, open};
 use crate::{Error, Result};
 
 #[derive(clap::Args)]
@@ -22,11 +23,12 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
-    let (directory, config, seeds) = open(&options.run)?;
+    let directory = &options.run;
+    let (config, seeds) = open(directory)?;
     let seed = options.seed.unwrap_or(seeds.first);
-    let data = DataRecord::read(&directory)?;
-    let model = trained(&config, &super::train::hash(&config, &data.hash)?, &directory, seed)?;
-    let outcome = SeedDirectory::create(&directory, seed)?.outcome()?;
+    let data = DataRecord::read(directory)?;
+    let model = trained(&config, &hash(&config, &data.hash)?, directory, seed)?;
+    let outcome = SeedDirectory::create(directory, seed)?.outcome()?;
     let folder = options.output.clone().unwrap_or_else(|| directory.join("export"));
     std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot make", &folder, e))?;
     model.save(&folder.join("model.safetensors"), true)?;

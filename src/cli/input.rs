@@ -115,10 +115,13 @@ impl TypedValueParser for NameParser {
             }
             #[cfg(feature = "train")]
             NameParser::Experiments => {
-                let [name, summary, ..] = super::runtime::LISTED;
-                let all = crate::experiments::ALL.iter();
-                let all = all.map(|experiment| (experiment.name, experiment.summary));
-                Box::new(all.chain([(name, summary)]).map(move |(name, help)| value(name, help)))
+                let all = crate::experiments::all().iter();
+                let all = all.map(|experiment| (&*experiment.name, &*experiment.summary));
+                let others = [super::runtime::LISTED, super::properties::LISTED];
+                let others = others.map(|[name, summary, ..]| (name, summary));
+                let list = [("list", "show all experiments")];
+                let all = list.into_iter().chain(all).chain(others);
+                Box::new(all.map(move |(name, help)| value(name, help)))
             }
             NameParser::Sets => {
                 let graphs = sets::ALL.iter().map(|set| (set.entry().name, set.entry().summary));

@@ -81,21 +81,26 @@ fn coarseners() -> Table {
 }
 
 #[cfg(feature = "train")]
-fn experiments() -> Table {
+pub(super) fn experiments() -> Table {
     let row = |experiment: &crate::experiments::Experiment| {
-        let rows: Vec<&str> = experiment.rows.iter().map(|row| row.id).collect();
+        let rows: Vec<&str> = experiment.rows.iter().map(|row| row.id.as_str()).collect();
+        let config = match experiment.text {
+            Some(_) => format!("configs/{}.toml", experiment.config),
+            None => "the backbone is still to come".to_string(),
+        };
         vec![
-            experiment.name.to_string(),
-            experiment.summary.to_string(),
-            experiment.cost.to_string(),
+            experiment.name.clone(),
+            experiment.summary.clone(),
             rows.join(" "),
-            format!("configs/{}.toml", experiment.config),
+            experiment.table.to_string(),
+            config,
         ]
     };
-    let others = super::runtime::LISTED.map(String::from).to_vec();
+    let others = [super::runtime::LISTED, super::properties::LISTED];
+    let others = others.map(|listed| listed.map(String::from).to_vec());
     Table {
-        head: vec!["name", "what it is", "time", "rows", "configuration"],
-        rows: crate::experiments::ALL.iter().map(row).chain([others]).collect(),
+        head: vec!["name", "what it is", "rows", "table", "configuration"],
+        rows: crate::experiments::all().iter().map(row).chain(others).collect(),
     }
 }
 

@@ -29,6 +29,10 @@ mod output;
 mod predict;
 mod progress;
 #[cfg(feature = "train")]
+mod properties;
+#[cfg(feature = "train")]
+mod report;
+#[cfg(feature = "train")]
 mod reproduce;
 #[cfg(feature = "train")]
 mod runtime;
@@ -107,6 +111,9 @@ enum Verb {
     /// Run an experiment of the paper and print its numbers beside ours
     #[cfg(feature = "train")]
     Reproduce(reproduce::Options),
+    /// Say what runs came to: tables, tests, learning curves
+    #[cfg(feature = "train")]
+    Report(report::Options),
     /// Measure what training steps take
     #[cfg(feature = "train")]
     Bench(bench::Options),
@@ -185,6 +192,8 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Config(options) => config::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Reproduce(options) => reproduce::run(&options, limit, output),
+        #[cfg(feature = "train")]
+        Verb::Report(options) => report::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Bench(options) => bench::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),

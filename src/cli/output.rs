@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Common, usage};
 use crate::graph::Repairs;
+pub(super) use crate::text::{count, thousands};
 use crate::{Error, Result};
 
 /// How much to print, and in which form.
@@ -93,39 +94,7 @@ impl Output {
     }
 }
 
-/// `1234567` → "1,234,567".
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1` and "graph" → "1 graph"; `1200` → "1,200 graphs".
-pub(super) fn count(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", thousands(number), if number == 1 { "" } else { "s" })
-}
-
 /// A JSON object from fields.
 pub(super) fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     fields.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_grouped() {
-        assert_eq!(thousands(7), "7");
-        assert_eq!(thousands(1_234), "1,234");
-        assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(count(1, "graph"), "1 graph");
-        assert_eq!(count(1_200, "graph"), "1,200 graphs");
-    }
 }

@@ -11,7 +11,7 @@ use super::examples::Loaded;
 use super::input::refuse_same;
 use super::output::{Output, count, object};
 use super::progress::Progress;
-use super::train::{DataRecord, open, trained};
+use super::train::trained;
 use crate::config::Config;
 use crate::data::{AtomicFile, ReadOptions, nodes, read};
 use crate::monitor::{Monitor as _, check};
@@ -20,6 +20,7 @@ use crate::nn::fused::Team;
 use crate::nn::{Batch, Model, Pass, values};
 use crate::train::Loss;
 use crate::train::examples::{Prepared, examples};
+use crate::train::record::{DataRecord, hash, open};
 use crate::{Error, MemoryLimit, Result};
 use table::{Column, Table};
 
@@ -44,7 +45,8 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
-    let (directory, config, seeds) = open(&options.run)?;
+    let directory = &options.run;
+    let (config, seeds) = open(directory)?;
     let write = table::writer(&options.output)?;
     if options.probabilities && config.train.loss == Loss::L1 {
         return Err(Error::config(
@@ -52,8 +54,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         ));
     }
     let seed = options.seed.unwrap_or(seeds.first);
-    let record = DataRecord::read(&directory)?;
-    let model = trained(&config, &super::train::hash(&config, &record.hash)?, &directory, seed)?;
+    let record = DataRecord::read(directory)?;
+    let model = trained(&config, &hash(&config, &record.hash)?, directory, seed)?;
     let is_nodes = config.data.nodes.is_some()
         || config.data.task.is_none() && nodes::find(&config.data.set).is_some();
     let (table, file, unit) = match (&options.input, is_nodes) {
@@ -63,7 +65,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         }
         (None, true) => {
             let set = Loaded::read(&config, limit)?;
-            set.record().check(&directory)?;
+            set.record().check(directory)?;
             let file = AtomicFile::create(&options.output, options.force)?;
             let examples = set.prepare(&config, limit, output)?;
             (of_nodes(options, &examples, &config, (&model, seed), limit, output)?, file, "node")

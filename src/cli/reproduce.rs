@@ -1,29 +1,43 @@
 //! `hdse reproduce`: an experiment of the paper, its numbers beside ours.
 //!
-//! Every row is a run in a folder of its own. Seeds run side by side, one thread each, and a row that is there is
-//! not computed again: the same command goes on after any stop, and writes the same page from finished runs.
+//! Every row is a run in a folder of its own. Seeds run side by side, one thread each, and a run that is there is
+//! not computed again: the same command goes on after any stop, and writes the same page from finished runs. What was settled
+//! at first, above all how many epochs fit a budget, is kept in `plan.json`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::examples::{Loaded, rehearse};
 use super::input::NameParser;
-use super::output::{Output, count, object, thousands};
+use super::list;
+use super::output::{Output, count, object};
 use super::progress::{self, Progress};
-use super::runtime;
-use super::train::{DataRecord, Run, Seeds, create, hash, moments, open};
+use super::train::{Run, create};
+use super::{properties, runtime};
 use crate::config::Config;
-use crate::data::AtomicFile;
+use crate::data::sets;
+use crate::data::{AtomicFile, Shard};
 use crate::experiments::{self, Experiment, Row};
 use crate::nn::fused::Team;
-use crate::train::directory::{Outcome, write_json, write_text};
+use crate::report::{Plan, Report};
+use crate::train::directory::{Outcome, SeedDirectory, write_json, write_text};
+use crate::train::pace::pace;
+use crate::train::record::{DataRecord, Seeds, hash, open};
 use crate::{Error, MemoryLimit, Result};
+
+/// Hours of `--quick`, preparation aside.
+const QUICK: f64 = 3.5 / 60.0;
+/// Training nodes of `--quick`, some ten thousand molecules.
+const QUICK_NODES: f64 = 250_000.0;
+/// What a forecast is taken by: steps are slower where memory is shared with more of them.
+const CAUTION: f64 = 1.1;
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Which experiment (`hdse list experiments`)
+    /// Which experiment; `list` shows all
     #[arg(value_parser = NameParser::Experiments)]
     experiment: String,
     /// Only these rows, such as off,hdse
@@ -37,6 +51,15 @@ pub(super) struct Options {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: Option<u64>,
+    /// As many epochs as all runs together can do in so many hours on this machine, the same for all
+    #[arg(long, value_name = "HOURS", conflicts_with = "epochs")]
+    budget: Option<f64>,
+    /// A first look: one seed, a few minutes, not all graphs where there are many
+    #[arg(long, conflicts_with_all = ["epochs", "budget"])]
+    quick: bool,
+    /// Only part I of N of the runs, counted from 0; copy the folders together for the table
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    shard: Option<Shard>,
     /// The folder of the runs; runs/EXPERIMENT by default. What is done there is not done again
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -45,124 +68,307 @@ pub(super) struct Options {
     page: Option<PathBuf>,
 }
 
-/// A row with what came of it.
-struct Done<'a> {
-    row: &'a Row,
-    hash: String,
-    outcomes: Vec<Outcome>,
-}
-
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    if options.experiment == "list" {
+        return list::experiments().print(false, output);
+    }
     if let Some(page) = &options.page {
         // Not after hours.
         drop(AtomicFile::create(page, true)?);
     }
-    if options.experiment == runtime::NAME {
-        let Options { rows, epochs, seeds, output: folder, .. } = options;
-        if !rows.is_empty() || epochs.is_some() || seeds.is_some() || folder.is_some() {
-            return Err(Error::config(format!(
-                "`{}` trains nothing: of the options, it takes `--page` only",
-                runtime::NAME
-            )));
+    if let Some(budget) = options.budget.filter(|hours| !(*hours > 0.0 && hours.is_finite())) {
+        return Err(Error::config(format!(
+            "`--budget {budget}`: take a number of hours, more than 0"
+        )));
+    }
+    for measured in [runtime::NAME, properties::NAME] {
+        if options.experiment == measured {
+            let Options { rows, epochs, seeds, budget, quick, shard, output: folder, .. } = options;
+            let many = [
+                epochs.is_some(),
+                seeds.is_some(),
+                budget.is_some(),
+                *quick,
+                shard.is_some(),
+                folder.is_some(),
+            ];
+            if !rows.is_empty() || many.contains(&true) {
+                return Err(Error::config(format!(
+                    "`{measured}` trains nothing: of the options, it takes `--page` only"
+                )));
+            }
+            let page = options.page.as_deref();
+            return if measured == runtime::NAME {
+                runtime::run(page, limit, output)
+            } else {
+                properties::run(page, limit, output)
+            };
         }
-        return runtime::run(options.page.as_deref(), limit, output);
     }
     let experiment = experiments::by_name(&options.experiment)?;
     let rows = experiment.choose(&options.rows)?;
-    let seeds = options.seeds.unwrap_or(experiment.seeds);
-    let folder = options.output.clone().unwrap_or_else(|| {
-        let epochs = options.epochs.map_or(String::new(), |epochs| format!("-{epochs}-epochs"));
-        Path::new("runs").join(format!("{}{epochs}", experiment.name))
-    });
-    let mut runs = Vec::new();
-    let mut record = None;
-    for row in &rows {
-        let mut config = row.config(experiment)?;
-        if let Some(epochs) = options.epochs {
-            config = config.shortened(epochs);
+    let folder = options.output.clone().unwrap_or_else(|| default_folder(options, experiment));
+    let work = Work { options, experiment, rows, folder, limit, output };
+    let plan = work.train()?;
+    work.report(&plan)
+}
+
+fn default_folder(options: &Options, experiment: &Experiment) -> PathBuf {
+    let kind = match options {
+        Options { quick: true, .. } => "-quick".to_string(),
+        Options { budget: Some(hours), .. } => format!("-{hours}-hours"),
+        Options { epochs: Some(epochs), .. } => format!("-{epochs}-epochs"),
+        _ => String::new(),
+    };
+    Path::new("runs").join(format!("{}{kind}", experiment.name))
+}
+
+/// What was asked for.
+struct Work<'a> {
+    options: &'a Options,
+    experiment: &'static Experiment,
+    rows: Vec<&'static Row>,
+    folder: PathBuf,
+    limit: MemoryLimit,
+    output: &'a Output,
+}
+
+/// A row whose data is ready.
+struct Ready {
+    number: usize,
+    config: Config,
+    examples: crate::train::examples::Prepared,
+    data: DataRecord,
+}
+
+impl Work<'_> {
+    /// Does all runs that are not done.
+    fn train(&self) -> Result<Plan> {
+        let seeds = self.options.seeds.unwrap_or(if self.options.quick {
+            1
+        } else {
+            self.experiment.seeds
+        });
+        let kept = Plan::read(&self.folder)?;
+        if let Some(kept) = &kept
+            && (kept.experiment != self.experiment.name
+                || self.options.epochs.is_some_and(|epochs| epochs != kept.epochs))
+        {
+            return Err(Error::config(format!(
+                "{} holds `{}` in {}; give another folder with -o",
+                self.folder.display(),
+                kept.experiment,
+                count(kept.epochs, "epoch")
+            )));
         }
-        let set = Loaded::read(&config, limit)?;
-        set.check(&config, limit)?;
-        let data = set.record();
-        let examples = set.prepare(&config, limit, output)?;
-        rehearse(&config, &examples, 0..seeds, limit)?;
-        let directory = folder.join(row.id);
-        settle(&directory, &config, seeds, &data)?;
-        let hash = hash(&config, &data.hash)?;
-        // Runs side by side, one thread each, are done sooner than one after another by all threads.
-        let team = if rows.len() as u64 * seeds > 1 { Team::default() } else { Team::current()? };
-        runs.push(Run::begin(directory, config, examples, hash, team)?);
-        record = Some(data);
-    }
-    let (Some(record), Some(first)) = (record, runs.first()) else {
-        return Err(Error::config("no row was chosen"));
-    };
-    if let Some(label) = &record.label {
-        output.note(&format!("{}: {label}", first.config.data.set));
-    }
+        let fits =
+            self.options.budget.or(self.options.quick.then_some(QUICK)).filter(|_| kept.is_none());
+        if fits.is_some() && self.options.shard.is_some() {
+            return Err(Error::config(
+                "machines would choose different numbers of epochs for `--budget`; run without `--shard` first, or give `--epochs`",
+            ));
+        }
+        let graphs = match &kept {
+            Some(kept) => kept.graphs,
+            None => self.options.quick.then(|| self.few_graphs()).flatten(),
+        };
+        let recipe = self.config(0, None, graphs)?.train.epochs;
+        let command = self.command(seeds);
+        let rows = self.rows.iter().map(|row| row.id.clone()).collect();
+        let name = self.experiment.name.clone();
+        let epochs = kept.map_or(self.options.epochs.unwrap_or(recipe), |kept| kept.epochs);
+        let mut plan = Plan { experiment: name, rows, epochs, seeds, graphs, command };
 
-    progress::allow_to_finish();
-    let steps: u64 = runs.iter().map(Run::steps).sum::<Result<u64>>()?;
-    let progress = Progress::new(steps * seeds, "steps", output);
-    // Seeds of a row last: rows that differ in speed are shared out evenly.
-    let jobs: Vec<(usize, u64)> =
-        (0..seeds).flat_map(|seed| (0..runs.len()).map(move |row| (row, seed))).collect();
-    let one = |(number, seed): (usize, u64)| {
-        let run = &runs[number];
-        let name = rows[number].name;
-        let metric = run.config.train.metric.name();
-        let outcome = run.seed(seed, limit, &progress, output, &|line| {
-            if let (true, Some(val)) = (output.verbose, line.val_metric) {
-                let text = format!("epoch {}, val {metric} {val:.4}", line.epoch);
-                progress.line(&format!("{name}, seed {seed}: {text}"), output);
+        let pending = |number: usize| {
+            let directory = self.folder.join(&self.rows[number].id);
+            (0..seeds).filter(move |&seed| {
+                !matches!(SeedDirectory::at(&directory, seed).outcome(), Ok(Some(_)))
+            })
+        };
+        let mut ready = Vec::new();
+        for number in 0..self.rows.len() {
+            if pending(number).next().is_some() {
+                ready.push(self.prepare(number, &plan)?);
+            } else {
+                let config = self.config(number, Some(plan.epochs), plan.graphs)?;
+                check_settings(&self.folder.join(&self.rows[number].id), &config)?;
             }
+        }
+        if let Some(label) = ready.first().and_then(|ready| ready.data.label.as_ref()) {
+            self.output.note(&format!("{}: {label}", ready[0].config.data.set));
+        }
+        progress::allow_to_finish();
+        if let Some(hours) = fits {
+            plan.epochs = self.fit(&ready, hours, recipe, seeds)?;
+            for ready in &mut ready {
+                ready.config = self.config(ready.number, Some(plan.epochs), plan.graphs)?;
+            }
+        }
+        std::fs::create_dir_all(&self.folder).map_err(|e| {
+            Error::io("cannot make", &self.folder, format!("{e}; give another folder with -o"))
         })?;
-        let Outcome { val_metric, test_metric, .. } = outcome;
-        let text = format!("val {metric} {val_metric:.4}, test {test_metric:.4}");
-        progress.line(&format!("{name}, seed {seed}: {text}"), output);
-        Ok(outcome)
-    };
-    let again = |error: Error| match error.is_interrupted() {
-        true => Error::interrupted_but("interrupted; the same command goes on"),
-        false => error,
-    };
-    let outcomes: Vec<Outcome> =
-        jobs.into_par_iter().with_max_len(1).map(one).collect::<Result<_>>().map_err(again)?;
-    drop(progress);
+        let mut runs = Vec::new();
+        for ready in ready {
+            let directory = self.folder.join(&self.rows[ready.number].id);
+            settle(&directory, &ready.config, seeds, &ready.data)?;
+            let hash = hash(&ready.config, &ready.data.hash)?;
+            // Runs side by side, one thread each, are done sooner than one after another by all threads.
+            let one = self.rows.len() as u64 * seeds > 1;
+            let team = if one { Team::default() } else { Team::current()? };
+            runs.push((
+                ready.number,
+                Run::begin(directory, ready.config, ready.examples, hash, team)?,
+            ));
+        }
+        write_json(&Plan::path(&self.folder), &plan)?;
 
-    let done: Vec<Done> = (rows.iter().zip(&runs).enumerate())
-        .map(|(number, (row, run))| Done {
-            row,
-            hash: run.hash.clone(),
-            outcomes: outcomes.iter().skip(number).step_by(rows.len()).cloned().collect(),
-        })
-        .collect();
-    let result = Table { experiment, done: &done, config: &first.config, record: &record, seeds };
-    if let Some(page) = &options.page {
-        write_text(page, &result.page(&command(options, experiment, seeds, page)))?;
+        // Seeds of a row last: rows that differ in speed are shared out evenly.
+        let all = (0..seeds).flat_map(|seed| (0..self.rows.len()).map(move |row| (row, seed)));
+        let mine = |(place, _): &(usize, (usize, u64))| {
+            self.options.shard.is_none_or(|shard| place % shard.count == shard.index)
+        };
+        let jobs: Vec<(&Run, &Row, u64)> = all
+            .enumerate()
+            .filter(mine)
+            .filter_map(|(_, (row, seed))| {
+                let (number, run) = runs.iter().find(|(number, _)| *number == row)?;
+                pending(*number).any(|other| other == seed).then_some((run, self.rows[row], seed))
+            })
+            .collect();
+        let steps = jobs.iter().map(|(run, ..)| run.steps()).sum::<Result<u64>>()?;
+        let progress = Progress::new(steps, "steps", self.output);
+        let done = jobs.into_par_iter().with_max_len(1).map(|job| self.one(job, &progress));
+        done.collect::<Result<Vec<()>>>().map_err(|error| match error.is_interrupted() {
+            true => Error::interrupted_but("interrupted; the same command goes on"),
+            false => error,
+        })?;
+        Ok(plan)
     }
-    let place = folder.display().to_string();
-    output.result(
-        || {
-            let rows = done.iter().map(|done| {
-                let (mean, deviation) = moments(&done.tests(experiment));
-                json!({
-                    "row": done.row.id, "name": done.row.name, "run": done.hash,
-                    "mean": mean, "deviation": deviation,
-                    "published": done.row.published.map(|p| json!({ "mean": p.mean, "deviation": p.deviation })),
-                    "outcomes": done.outcomes,
-                })
-            });
-            let fields = [
-                ("experiment", json!(experiment.name)),
-                ("label", json!(record.label)),
-                ("rows", rows.collect()),
-                ("runs", json!(place)),
-            ];
-            object(fields.into_iter().chain(output.resources()))
-        },
-        || format!("{}\nthe runs are in {place}\n", result.text()),
-    )
+
+    fn one(&self, (run, row, seed): (&Run, &Row, u64), progress: &Progress) -> Result<()> {
+        let metric = run.config.train.metric.name();
+        let say = |text: String| {
+            progress.line(&format!("{}, seed {seed}: {text}", row.name), self.output)
+        };
+        let Outcome { val_metric, test_metric, .. } =
+            run.seed(seed, self.limit, progress, self.output, &|line| {
+                if let (true, Some(val)) = (self.output.verbose, line.val_metric) {
+                    say(format!("epoch {}, val {metric} {val:.4}", line.epoch));
+                }
+            })?;
+        say(format!("val {metric} {val_metric:.4}, test {test_metric:.4}"));
+        Ok(())
+    }
+
+    /// The configuration of a row, as it is run.
+    fn config(&self, number: usize, epochs: Option<u64>, graphs: Option<usize>) -> Result<Config> {
+        let mut config = self.rows[number].config(self.experiment)?;
+        config.data.graphs = graphs;
+        Ok(epochs.map_or(config.clone(), |epochs| config.shortened(epochs)))
+    }
+
+    fn prepare(&self, number: usize, plan: &Plan) -> Result<Ready> {
+        let config = self.config(number, Some(plan.epochs), plan.graphs)?;
+        let set = Loaded::read(&config, self.limit)?;
+        set.check(&config, self.limit)?;
+        let data = set.record();
+        let examples = set.prepare(&config, self.limit, self.output)?;
+        rehearse(&config, &examples, 0..plan.seeds, self.limit)?;
+        Ok(Ready { number, config, examples, data })
+    }
+
+    /// Graphs of every part for a first look, if the set has more.
+    fn few_graphs(&self) -> Option<usize> {
+        let set = sets::by_name(&self.config(0, None, None).ok()?.data.set).ok()?;
+        let published = set.entry().published;
+        let few = (QUICK_NODES / published.mean_nodes / 100.0).ceil() as usize * 100;
+        (few < published.graphs[0]).then_some(few)
+    }
+
+    /// How many epochs all runs can do in so many hours.
+    fn fit(&self, ready: &[Ready], hours: f64, recipe: u64, seeds: u64) -> Result<u64> {
+        self.output.note("measuring how long epochs take");
+        let silent = Progress::new(0, "steps of measurement", self.output);
+        let measure = |ready: &Ready| {
+            let examples = ready.examples.of_seed(0)?;
+            let team = Arc::new(Team::default());
+            pace(&ready.config, examples.batches(), self.limit, &team, &silent)
+        };
+        let paces = ready.par_iter().with_max_len(1).map(measure).collect::<Result<Vec<f64>>>()?;
+        drop(silent);
+        for (ready, pace) in ready.iter().zip(&paces) {
+            let name = &self.rows[ready.number].name;
+            self.output.detail(|| format!("{name}: some {pace:.2} s per epoch"));
+        }
+        let threads = rayon::current_num_threads() as f64;
+        let jobs = paces.len() as f64 * seeds as f64;
+        let longest = paces.iter().copied().fold(0.0, f64::max);
+        // All threads are busy until the last round, which may be incomplete.
+        let rounds = (jobs / threads).ceil();
+        let epoch =
+            (paces.iter().sum::<f64>() * seeds as f64 / threads).max(longest * rounds) * CAUTION;
+        let epochs = ((hours * 3600.0 / epoch) as u64).min(recipe);
+        if epochs == 0 {
+            return Err(Error::config(format!(
+                "one epoch of every run takes some {:.2} hours; raise `--budget`, or take fewer `--rows` or `--seeds`",
+                epoch / 3600.0
+            )));
+        }
+        self.output.note(&format!(
+            "{} for every run, of the recipe's {recipe}: some {:.1} minutes in all",
+            count(epochs, "epoch"),
+            epochs as f64 * epoch / 60.0
+        ));
+        Ok(epochs)
+    }
+
+    /// The line that makes the table, wherever its runs and its page are kept.
+    fn command(&self, seeds: u64) -> String {
+        let Options { rows, epochs, budget, quick, .. } = self.options;
+        let mut line = format!("hdse reproduce {}", self.experiment.name);
+        if !rows.is_empty() {
+            line += &format!(" --rows {}", rows.join(","));
+        }
+        if let Some(epochs) = epochs {
+            line += &format!(" --epochs {epochs}");
+        }
+        if let Some(hours) = budget {
+            line += &format!(" --budget {hours}");
+        }
+        if *quick {
+            line += " --quick";
+        }
+        line + &format!(" --seeds {seeds}")
+    }
+
+    /// What all runs came to, those of other machines included.
+    fn report(&self, plan: &Plan) -> Result<()> {
+        let missing =
+            self.rows.iter().filter(|row| !self.folder.join(&row.id).join("config.toml").exists());
+        if let Some(row) = missing.into_iter().next() {
+            self.output.note(&format!("the row `{}` is still to be run; no table yet", row.id));
+            return Ok(());
+        }
+        let report = Report::of_experiment(&self.folder, plan, None)?;
+        if let Some(page) = &self.options.page {
+            write_text(page, &report.to_markdown())?;
+        }
+        let place = self.folder.display().to_string();
+        self.output.result(
+            || {
+                let fields = [
+                    ("experiment", json!(self.experiment.name)),
+                    ("report", report.to_json()),
+                    ("runs", json!(place)),
+                ];
+                object(fields.into_iter().chain(self.output.resources()))
+            },
+            || {
+                let more = format!("`hdse report {place} --format html` draws the curves");
+                format!("{}\nthe runs are in {place}; {more}\n", report.to_text())
+            },
+        )
+    }
 }
 
 /// Makes the folder of a row, or makes sure that it is of the same experiment.
@@ -170,183 +376,20 @@ fn settle(directory: &Path, config: &Config, seeds: u64, data: &DataRecord) -> R
     if !directory.join("config.toml").exists() {
         return create(directory, config, &Seeds { first: 0, count: seeds }, data);
     }
-    let (_, kept, kept_seeds) = open(directory)?;
+    let kept = check_settings(directory, config)?;
+    data.check(directory)?;
+    let count = kept.count.max(seeds);
+    write_json(&directory.join("seeds.json"), &Seeds { first: 0, count })
+}
+
+/// Refuses a folder of a run with other settings.
+fn check_settings(directory: &Path, config: &Config) -> Result<Seeds> {
+    let (kept, seeds) = open(directory)?;
     if kept != *config {
         return Err(Error::config(format!(
             "{} holds a run with other settings; give another folder with -o",
             directory.display()
         )));
     }
-    data.check(directory)?;
-    let count = kept_seeds.count.max(seeds);
-    write_json(&directory.join("seeds.json"), &Seeds { first: 0, count })
-}
-
-/// The line that makes a page, wherever its runs are kept.
-fn command(options: &Options, experiment: &Experiment, seeds: u64, page: &Path) -> String {
-    let mut line = format!("hdse reproduce {}", experiment.name);
-    if !options.rows.is_empty() {
-        line += &format!(" --rows {}", options.rows.join(","));
-    }
-    if let Some(epochs) = options.epochs {
-        line += &format!(" --epochs {epochs}");
-    }
-    let page = page.file_name().unwrap_or_default().to_string_lossy();
-    line + &format!(" --seeds {seeds} --page {page}")
-}
-
-impl Done<'_> {
-    /// Results on the test graphs, as they are printed.
-    fn tests(&self, experiment: &Experiment) -> Vec<f64> {
-        self.outcomes.iter().map(|outcome| outcome.test_metric * experiment.scale).collect()
-    }
-}
-
-/// All that a table says.
-struct Table<'a> {
-    experiment: &'a Experiment,
-    done: &'a [Done<'a>],
-    config: &'a Config,
-    record: &'a DataRecord,
-    seeds: u64,
-}
-
-impl Table<'_> {
-    /// Lines of cells: row, paper, test, validation.
-    fn cells(&self) -> Vec<[String; 4]> {
-        let Table { experiment, .. } = self;
-        let digits = experiment.digits;
-        let line = |done: &Done| {
-            let vals: Vec<f64> =
-                done.outcomes.iter().map(|o| o.val_metric * experiment.scale).collect();
-            let published = done.row.published;
-            [
-                done.row.name.to_string(),
-                published.map_or("–".into(), |p| number(p.mean, Some(p.deviation), digits)),
-                in_short(&done.tests(experiment), digits),
-                in_short(&vals, digits),
-            ]
-        };
-        self.done.iter().map(line).collect()
-    }
-
-    /// What must be known to read the numbers.
-    fn remarks(&self) -> Vec<String> {
-        let Table { experiment, config, record, seeds, .. } = self;
-        let metric = config.train.metric;
-        let better = if metric.larger_is_better() { "more" } else { "less" };
-        let percent = if experiment.scale == 100.0 { " in %" } else { "" };
-        let seeds = match seeds {
-            1 => "one seed".to_string(),
-            _ => format!("mean ± sample standard deviation of {seeds} seeds"),
-        };
-        let mut remarks = vec![format!(
-            "{}{percent}, {better} is better; test at the best epoch by validation; {seeds}.",
-            metric.name()
-        )];
-        if !experiment.remark.is_empty() {
-            remarks.push(experiment.remark.to_string());
-        }
-        if let Some(from) = config.train.shortened_from {
-            remarks.push(format!(
-                "{} instead of the recipe's {}, warm-up in proportion: not comparable with the paper's numbers.",
-                count(config.train.epochs, "epoch"),
-                thousands(from)
-            ));
-        }
-        remarks.push(match &record.label {
-            Some(label) => format!("Data: {}, {label}.", config.data.set),
-            None => format!("Data: {}, as published.", config.data.set),
-        });
-        remarks
-    }
-
-    /// For a terminal.
-    fn text(&self) -> String {
-        let cells = self.cells();
-        let head = ["", "paper", "test", "val"].map(String::from);
-        let width = |column: usize| {
-            let lines = cells.iter().chain([&head]);
-            lines.map(|cells| cells[column].chars().count()).max().unwrap_or(0)
-        };
-        let mut text = String::new();
-        for line in [&head].into_iter().chain(&cells) {
-            let [name, rest @ ..] = line;
-            text += &format!("{name:<width$}", width = width(0));
-            for (number, cell) in rest.iter().enumerate() {
-                text += &format!("  {cell:>width$}", width = width(number + 1));
-            }
-            text.push('\n');
-        }
-        text.push('\n');
-        for remark in self.remarks() {
-            text += &format!("{remark}\n");
-        }
-        text
-    }
-
-    /// For the documentation.
-    fn page(&self, command: &str) -> String {
-        let Table { experiment, done, record, .. } = self;
-        let quoted = |changes: &[&str]| {
-            changes.iter().map(|change| format!("`{change}`")).collect::<Vec<_>>().join(" ")
-        };
-        let changes = match experiment.changes {
-            [] => String::new(),
-            changes => format!(" with {}", quoted(changes)),
-        };
-        let mut text = format!(
-            "# {}\n\n{}\n\nWritten by `{command}` from [configs/{file}.toml](../../configs/{file}.toml){changes}.\n\n",
-            experiment.name,
-            capitalised(experiment.summary),
-            file = experiment.config,
-        );
-        text += "| | paper | test | val | best epoch | parameters | changes | run |\n";
-        text += "|---|---|---|---|---|---|---|---|\n";
-        for (cells, done) in self.cells().iter().zip(*done) {
-            let epochs: Vec<String> =
-                done.outcomes.iter().map(|outcome| outcome.best_epoch.to_string()).collect();
-            let parameters = done.outcomes.first().map_or(0, |outcome| outcome.parameters as u64);
-            text += &format!(
-                "| {} | {} | {} | {} | `{}` |\n",
-                cells.join(" | "),
-                epochs.join(", "),
-                thousands(parameters),
-                quoted(done.row.changes),
-                &done.hash[..12]
-            );
-        }
-        text.push('\n');
-        for remark in self.remarks() {
-            text += &format!("* {remark}\n");
-        }
-        text += &format!(
-            "* Paper: Luo et al., NeurIPS 2024, {}. {}. blake3 of the data `{}`; a run is named by the hash of data \
-             and configuration.\n",
-            experiment.source,
-            match self.seeds {
-                1 => "Seed 0".to_string(),
-                seeds => format!("Seeds 0 to {}", seeds - 1),
-            },
-            &record.hash[..12]
-        );
-        text
-    }
-}
-
-/// "0.062 ± 0.003".
-fn number(mean: f64, deviation: Option<f64>, digits: usize) -> String {
-    let deviation = deviation.map_or(String::new(), |d| format!(" ± {d:.digits$}"));
-    format!("{mean:.digits$}{deviation}")
-}
-
-fn in_short(values: &[f64], digits: usize) -> String {
-    let (mean, deviation) = moments(values);
-    number(mean, deviation, digits)
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
-    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+    Ok(seeds)
 }

@@ -12,9 +12,11 @@ use super::progress::{self, Progress};
 use crate::config::Config;
 use crate::nn::Model;
 use crate::nn::fused::Team;
+use crate::report::statistics::moments;
 use crate::rng::Seed;
 use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
 use crate::train::examples::Prepared;
+use crate::train::record::{DataRecord, Seeds, hash, open};
 use crate::train::run::{Setting, train};
 use crate::train::{Environment, EventWriter, Metric, checkpoint};
 use crate::{Error, MemoryLimit, Result};
@@ -46,22 +48,12 @@ pub(super) struct Options {
     resume: Option<PathBuf>,
 }
 
-/// What a run directory says of its seeds.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct Seeds {
-    pub first: u64,
-    pub count: u64,
-}
-
-impl Seeds {
-    pub(super) fn all(&self) -> impl Iterator<Item = u64> {
-        self.first..self.first.saturating_add(self.count)
-    }
-}
-
 pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let (directory, config, seeds) = match &options.resume {
-        Some(directory) => open(directory)?,
+        Some(directory) => {
+            let (config, seeds) = open(directory)?;
+            (directory.clone(), config, seeds)
+        }
         None => plan(options)?,
     };
     let file = options.config.clone().unwrap_or_else(|| directory.join("config.toml"));
@@ -171,18 +163,6 @@ fn lock(directory: &Path) -> Result<File> {
     }
 }
 
-/// The experiment of an existing run directory.
-pub(super) fn open(directory: &Path) -> Result<(PathBuf, Config, Seeds)> {
-    let path = directory.join("config.toml");
-    if !path.is_file() {
-        let reason = "it has no config.toml, so it is no run; name a folder that `hdse train` made";
-        return Err(Error::io("cannot open", directory, reason));
-    }
-    let config = Config::read(&path, &[])?;
-    let seeds = read_json(&directory.join("seeds.json"))?;
-    Ok((directory.to_path_buf(), config, seeds))
-}
-
 /// The model of the best epoch of a seed.
 pub(super) fn trained(config: &Config, hash: &str, directory: &Path, seed: u64) -> Result<Model> {
     let best = directory.join(format!("seed-{seed}")).join("best.safetensors");
@@ -197,46 +177,6 @@ pub(super) fn trained(config: &Config, hash: &str, directory: &Path, seed: u64) 
     let run = crate::train::run::name(hash, seed);
     checkpoint::load(&best, &run, &mut model.parameters, None)?;
     Ok(model)
-}
-
-/// What a run directory says of its data.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct DataRecord {
-    pub hash: String,
-    pub label: Option<String>,
-}
-
-impl DataRecord {
-    pub(super) fn read(directory: &Path) -> Result<DataRecord> {
-        read_json(&directory.join("data.json"))
-    }
-
-    /// Refuses data that a run was not begun with.
-    pub(super) fn check(&self, directory: &Path) -> Result<()> {
-        if DataRecord::read(directory)?.hash == self.hash {
-            return Ok(());
-        }
-        Err(Error::data(format!(
-            "the data has changed since {} was begun; restore it, or begin a new run",
-            directory.display()
-        )))
-    }
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("cannot read", path, e))?;
-    serde_json::from_str(&text).map_err(|e| {
-        Error::data(format!("{}: {e}; restore it, or begin a new run", path.display()))
-    })
-}
-
-/// Stands for everything that determines a run, but for its seed.
-pub(super) fn hash(config: &Config, data: &str) -> Result<String> {
-    let mut config = config.clone();
-    // Where files lie makes no difference.
-    config.data.path = None;
-    let text = format!("{} {data}", config.to_toml()?);
-    Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
 }
 
 /// An experiment with its graphs, and where it is kept.
@@ -375,14 +315,6 @@ fn epoch(config: &Config, seed: u64, line: &EpochLine) -> String {
         text += &format!(", val loss {loss:.4}, val {name} {metric:.4}");
     }
     if line.best { text + " *" } else { text }
-}
-
-/// Mean and sample standard deviation.
-pub(super) fn moments(values: &[f64]) -> (f64, Option<f64>) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()))
 }
 
 fn tests(outcomes: &[Outcome]) -> Vec<f64> {

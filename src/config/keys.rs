@@ -34,6 +34,12 @@ pub const KEYS: &[Key] = &[
     needed("data.set", "a name of `hdse data list`, or one of your own", "the graphs"),
     key("data.path", "a folder", "NAME in the folder of all sets", "where its files are"),
     key(
+        "data.graphs",
+        "a number, 1 or more",
+        "all",
+        "take the first so many graphs of every part only; tables say so",
+    ),
+    key(
         "data.task",
         r#"{ level = "graph" | "node", target = { regression = N } | { classes = N } | { labels = N } }"#,
         "that of the set",

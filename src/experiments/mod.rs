@@ -4,9 +4,6 @@
 //! model and its controls differ in nothing else: the plain backbone, hop distances alone, a random
 //! partition with clusters of the same sizes.
 //!
-//! Published numbers are those of Luo et al., "Enhancing Graph Transformers with Hierarchical Distance
-//! Structural Encoding", NeurIPS 2024, mean and standard deviation on the test part.
-//!
 //! ```
 //! let experiment = hdse::experiments::by_name("zinc-gps")?;
 //! let plain = experiment.rows[0].config(experiment)?;
@@ -14,194 +11,171 @@
 //! # Ok::<(), hdse::Error>(())
 //! ```
 
+mod graphs;
 mod nodes;
+pub mod published;
 
-use crate::Result;
+use std::sync::LazyLock;
+
+use published::Cell;
+
 use crate::config::Config;
 use crate::error::unknown;
+use crate::{Error, Result};
 
 /// Rows that belong side by side.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Experiment {
     /// The name to choose it by.
-    pub name: &'static str,
+    pub name: String,
     /// One line for lists.
-    pub summary: &'static str,
-    /// How long it takes on two cores.
-    pub cost: &'static str,
+    pub summary: String,
     /// File of the configuration in `configs/`, without its extension.
-    pub config: &'static str,
-    /// What is in that file.
-    pub text: &'static str,
+    pub config: String,
+    /// What is in that file; none if the backbone is still to come.
+    pub text: Option<&'static str>,
     /// What all rows change.
-    pub changes: &'static [&'static str],
-    /// What is compared.
-    pub rows: &'static [Row],
-    /// Where the paper has its numbers.
-    pub source: &'static str,
-    /// By what results are multiplied for print: 100 for percent.
-    pub scale: f64,
-    /// Digits after the point.
-    pub digits: usize,
+    pub changes: Vec<String>,
+    /// What is compared, the plain model first and the whole one last.
+    pub rows: Vec<Row>,
+    /// The table of the paper.
+    pub table: u32,
     /// Seeds of every row unless told.
     pub seeds: u64,
     /// What a reader of the numbers must know.
-    pub remark: &'static str,
+    pub remark: String,
 }
 
 /// A row of a table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// The name to choose it by.
-    pub id: &'static str,
+    pub id: String,
     /// What tables call it.
-    pub name: &'static str,
+    pub name: String,
     /// What it changes: keys of the configuration and values.
-    pub changes: &'static [&'static str],
+    pub changes: Vec<String>,
     /// What was published.
-    pub published: Option<Published>,
+    pub published: Option<&'static Cell>,
 }
 
-/// A published number, as it was printed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Published {
-    /// Mean over seeds.
-    pub mean: f64,
-    /// Standard deviation.
-    pub deviation: f64,
+macro_rules! configurations {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../configs/", $name, ".toml")))),*]
+    };
 }
 
-const fn published(mean: f64, deviation: f64) -> Option<Published> {
-    Some(Published { mean, deviation })
-}
+/// Files of `configs/`, as they were when this was built.
+const CONFIGURATIONS: [(&str, &str); 26] = configurations!(
+    "gt-community-small" "gt-zinc" "gt-mnist" "gt-cifar10" "gt-pattern" "gt-cluster" "gt-peptides-func" "gt-peptides-struct"
+    "gps-zinc" "gps-mnist" "gps-cifar10" "gps-pattern" "gps-cluster" "gps-peptides-func" "gps-peptides-struct"
+    "goat-cora" "goat-citeseer" "goat-pubmed" "goat-actor" "goat-squirrel" "goat-chameleon"
+    "goat-ogbn-proteins" "goat-ogbn-arxiv" "goat-arxiv-year" "goat-ogbn-products" "goat-ogbn-papers100M"
+);
+
+static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| [graphs::all(), nodes::all()].concat());
 
 /// Every experiment.
-pub const ALL: &[Experiment] = &[
-    COMMUNITY_SMALL,
-    ZINC_GPS,
-    nodes::CORA,
-    nodes::CORA_PUBLIC,
-    nodes::CORA_RANDOM,
-    nodes::CITESEER,
-    nodes::CITESEER_PUBLIC,
-    nodes::CITESEER_RANDOM,
-    nodes::PUBMED,
-    nodes::PUBMED_PUBLIC,
-    nodes::PUBMED_RANDOM,
-    nodes::ACTOR,
-    nodes::SQUIRREL,
-    nodes::CHAMELEON,
-];
+pub fn all() -> &'static [Experiment] {
+    &ALL
+}
 
-const COMMUNITY_SMALL: Experiment = Experiment {
-    name: "community-small",
-    summary: "communities of nodes in small graphs, by GT",
-    cost: "a minute or two",
-    config: "gt-community-small",
-    text: include_str!("../../configs/gt-community-small.toml"),
-    changes: &[],
-    rows: &[
-        Row {
-            id: "off",
-            name: "GT",
-            changes: &["model.bias=none"],
-            published: published(64.7, 1.1),
-        },
-        Row {
-            id: "spd",
-            name: "GT + SPD",
-            changes: &["model.levels=0"],
-            published: published(81.5, 1.7),
-        },
-        Row {
-            id: "random",
-            name: "GT + random partition",
-            changes: &["hierarchy.coarsener=random:like=louvain"],
-            published: None,
-        },
-        Row { id: "hdse", name: "GT + HDSE", changes: &[], published: published(88.6, 0.9) },
-    ],
-    source: "table of synthetic graphs (appendix)",
-    scale: 100.0,
-    digits: 1,
-    seeds: 5,
-    remark: "Which community is called 0 is arbitrary: accuracy is taken up to a swap of the two within each graph, \
-             and guessing reaches about 60 %.",
-};
-
-const ZINC_GPS: Experiment = Experiment {
-    name: "zinc-gps",
-    summary: "penalised log P of molecules (ZINC), by GraphGPS",
-    cost: "2,000 epochs of 20 seconds for every row and seed, unless told",
-    config: "gps-zinc",
-    text: include_str!("../../configs/gps-zinc.toml"),
-    changes: &[],
-    rows: &[
-        Row {
-            id: "off",
-            name: "GraphGPS",
-            changes: &["model.bias=none"],
-            published: published(0.070, 0.004),
-        },
-        Row {
-            id: "spd",
-            name: "GraphGPS + SPD",
-            changes: &["model.levels=0"],
-            published: published(0.069, 0.003),
-        },
-        Row {
-            id: "random",
-            name: "GraphGPS + random partition",
-            changes: &["hierarchy.coarsener=random:like=newman"],
-            published: None,
-        },
-        Row {
-            id: "hdse",
-            name: "GraphGPS + HDSE",
-            changes: &[],
-            published: published(0.062, 0.003),
-        },
-    ],
-    source: "tables of the benchmark sets and of maximal levels",
-    scale: 1.0,
-    digits: 3,
-    seeds: 4,
-    remark: "",
-};
+/// The file of `configs/` called `name`.
+fn configuration(name: &str) -> Option<&'static str> {
+    CONFIGURATIONS.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
+}
 
 /// The experiment called `name`.
 ///
 /// # Errors
 /// If there is none; the nearest name is suggested.
 pub fn by_name(name: &str) -> Result<&'static Experiment> {
-    ALL.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
-        let names = ALL.iter().map(|experiment| experiment.name);
-        unknown("experiment", name, names, "`hdse list experiments` shows all")
+    all().iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let names = all().iter().map(|experiment| experiment.name.as_str());
+        unknown("experiment", name, names, "`hdse reproduce list` shows all")
     })
 }
 
 impl Experiment {
+    /// An experiment of a configuration, to be filled in.
+    fn of(config: &str) -> Experiment {
+        Experiment {
+            name: String::new(),
+            summary: String::new(),
+            config: config.into(),
+            text: configuration(config),
+            changes: Vec::new(),
+            rows: Vec::new(),
+            table: 0,
+            seeds: 1,
+            remark: String::new(),
+        }
+    }
+
     /// Rows called `ids`, in the order of the table; all if none are given.
     ///
     /// # Errors
     /// If there is no row of one of these names; the nearest is suggested.
     pub fn choose(&self, ids: &[String]) -> Result<Vec<&Row>> {
-        let names = || self.rows.iter().map(|row| row.id);
+        let names = || self.rows.iter().map(|row| row.id.as_str());
         if let Some(id) = ids.iter().find(|id| !names().any(|name| name == *id)) {
             let all = format!("there are {}", names().collect::<Vec<_>>().join(", "));
             return Err(unknown(&format!("row of `{}`", self.name), id, names(), &all));
         }
-        let chosen = |row: &&Row| ids.is_empty() || ids.iter().any(|id| id == row.id);
+        let chosen = |row: &&Row| ids.is_empty() || ids.contains(&row.id);
         Ok(self.rows.iter().filter(chosen).collect())
+    }
+
+    /// The row called `id`.
+    pub fn row(&self, id: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// Digits after the point in its table.
+    pub fn digits(&self) -> usize {
+        let digits = self.rows.iter().filter_map(|row| row.published).map(Cell::digits);
+        digits.max().unwrap_or(1)
+    }
+
+    /// The table of the paper, in words.
+    pub fn source(&self) -> String {
+        let about = published::all().iter().find(|cell| cell.table == self.table);
+        let about = about.map_or(String::new(), |cell| format!(" ({})", cell.about));
+        format!("{}, table {}{about}", published::PAPER, self.table)
     }
 }
 
 impl Row {
+    fn new(id: &str, name: &str, changes: &[&str]) -> Row {
+        let changes = changes.iter().map(|change| change.to_string()).collect();
+        Row { id: id.into(), name: name.into(), changes, published: None }
+    }
+
+    fn set(mut self, change: impl Into<String>) -> Row {
+        self.changes.push(change.into());
+        self
+    }
+
+    fn published(mut self, cell: Option<&'static Cell>) -> Row {
+        self.published = cell;
+        self
+    }
+
     /// The configuration of the experiment with the changes of this row.
+    ///
+    /// # Errors
+    /// If the backbone of the experiment is still to come.
     pub fn config(&self, experiment: &Experiment) -> Result<Config> {
-        let changes = experiment.changes.iter().chain(self.changes);
-        let changes: Vec<String> = changes.map(|change| change.to_string()).collect();
-        Config::parse(experiment.text, experiment.config, &changes)
+        let Some(text) = experiment.text else {
+            let backbone = experiment.config.split('-').next().unwrap_or("");
+            return Err(Error::config(format!(
+                "`{}` needs the backbone `{backbone}`, which is still to come; `hdse list backbones` shows those that are there",
+                experiment.name
+            )));
+        };
+        let changes: Vec<String> =
+            experiment.changes.iter().chain(&self.changes).cloned().collect();
+        Config::parse(text, &experiment.config, &changes)
     }
 }
 
@@ -211,25 +185,82 @@ mod tests {
 
     #[test]
     fn every_row_is_a_configuration_of_its_own() {
-        for experiment in ALL {
+        for (number, experiment) in all().iter().enumerate() {
+            let name = &experiment.name;
+            assert!(!all()[..number].iter().any(|other| other.name == *name), "{name}");
+            assert!(published::all().iter().any(|cell| cell.table == experiment.table), "{name}");
+            if experiment.text.is_none() {
+                let error = experiment.rows[0].config(experiment).unwrap_err().to_string();
+                assert!(error.contains("still to come"), "{error}");
+                continue;
+            }
             let configs: Vec<Config> =
                 experiment.rows.iter().map(|row| row.config(experiment).unwrap()).collect();
             for (number, config) in configs.iter().enumerate() {
-                assert!(!configs[..number].contains(config), "{} {number}", experiment.name);
+                assert!(!configs[..number].contains(config), "{name} {number}");
+                let text = config.to_toml().unwrap();
+                assert_eq!(&Config::parse(&text, name, &[]).unwrap(), config);
             }
-            let last = experiment.rows.last().unwrap();
-            assert_eq!((last.id, last.changes.len()), ("hdse", 0), "{}", experiment.name);
+            let changed = experiment.rows.iter().filter(|row| !row.changes.is_empty()).count();
+            assert_eq!(
+                changed + 1,
+                experiment.rows.len(),
+                "{name}: one row is the configuration itself"
+            );
         }
     }
 
     #[test]
+    fn published_numbers_are_those_of_the_set() {
+        for experiment in all().iter().filter(|experiment| experiment.text.is_some()) {
+            let set = experiment.rows[0].config(experiment).unwrap().data.set;
+            for row in &experiment.rows {
+                assert!(
+                    row.published.is_none_or(|cell| cell.set == set),
+                    "{} {}",
+                    experiment.name,
+                    row.id
+                );
+            }
+        }
+        let zinc = by_name("zinc-gps").unwrap();
+        let published: Vec<_> = zinc.rows.iter().map(|row| row.published.map(Cell::text)).collect();
+        let published: Vec<&str> =
+            published.iter().map(|text| text.as_deref().unwrap_or("–")).collect();
+        assert_eq!(published, ["0.070 ± 0.004", "0.069 ± 0.003", "–", "0.062 ± 0.003"]);
+        assert_eq!(zinc.digits(), 3);
+        assert_eq!(zinc.source(), "Luo et al., NeurIPS 2024, table 2 (benchmark sets)");
+    }
+
+    #[test]
+    fn every_configuration_is_at_hand() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .filter_map(|entry| {
+                entry
+                    .unwrap()
+                    .file_name()
+                    .into_string()
+                    .unwrap()
+                    .strip_suffix(".toml")
+                    .map(String::from)
+            })
+            .collect();
+        files.sort();
+        let mut listed: Vec<&str> = CONFIGURATIONS.iter().map(|(name, _)| *name).collect();
+        listed.sort();
+        assert_eq!(files, listed);
+    }
+
+    #[test]
     fn unknown_names_are_refused_with_the_nearest() {
-        let error = by_name("zinc-gsp").unwrap_err().to_string();
+        let error = by_name("zinc-gpss").unwrap_err().to_string();
         assert!(error.contains("did you mean `zinc-gps`?"), "{error}");
         let zinc = by_name("zinc-gps").unwrap();
         assert_eq!(zinc.choose(&[]).unwrap().len(), 4);
         let chosen = zinc.choose(&["hdse".into(), "off".into()]).unwrap();
-        assert_eq!(chosen.iter().map(|row| row.id).collect::<Vec<_>>(), ["off", "hdse"]);
+        assert_eq!(chosen.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["off", "hdse"]);
         let error = zinc.choose(&["hsde".into()]).unwrap_err().to_string();
         assert!(error.contains("`hsde`; did you mean `hdse`? there are off"), "{error}");
     }

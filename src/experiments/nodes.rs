@@ -10,163 +10,120 @@
 //! | `random` | as many clusters at random, of equal sizes as those of METIS are, with their distances |
 //! | `hdse` | clusters by coarsening, with distances |
 
-use super::{Experiment, Published, Row};
+use super::published::find;
+use super::{Experiment, Row};
 
 const SEEDS: u64 = 10;
 
-/// An experiment of seven rows. Clusters and nodes are those of the configuration and its set; numbers are the published ones of
-/// GCN, SGFormer, GOAT, GOAT without distances and GOAT + HDSE.
-macro_rules! experiment {
-    (
-        $name:literal, $summary:literal, $config:literal, clusters $clusters:literal, nodes $nodes:literal,
-        $cost:literal, changes $changes:expr, published $published:expr, remark $remark:expr
-    ) => {
-        Experiment {
-            name: $name,
-            summary: $summary,
-            cost: $cost,
-            config: $config,
-            text: include_str!(concat!("../../configs/", $config, ".toml")),
-            changes: $changes,
-            rows: &[
-                row("gcn", "GCN", &["model.backbone=gcn"], $published[0]),
-                row(
-                    "sgformer",
-                    "SGFormer",
-                    &[
-                        "model.backbone=sgformer",
-                        "model.heads=1",
-                        "model.layers=1",
-                        "model.branch={layers=2,weight=0.8}",
-                    ],
-                    $published[1],
-                ),
-                row(
-                    "goat",
-                    "GOAT",
-                    &[concat!("model.clusters={projection='codebook',count=", $clusters, "}")],
-                    $published[2],
-                ),
-                row(
-                    "no-coarsening",
-                    "GOAT, Linformer projection",
-                    &[concat!(
-                        "model.clusters={projection='linformer',count=",
-                        $clusters,
-                        ",nodes=",
-                        $nodes,
-                        "}"
-                    )],
-                    None,
-                ),
-                row("no-hdse", "GOAT + clusters", &["model.bias=none"], $published[3]),
-                row(
-                    "random",
-                    "GOAT + random partition",
-                    &[concat!("hierarchy.coarsener=random:clusters=", $clusters)],
-                    None,
-                ),
-                row("hdse", "GOAT + HDSE", &[], $published[4]),
-            ],
-            source: "tables of node classification (main text and appendix)",
-            scale: 100.0,
-            digits: 1,
-            seeds: SEEDS,
-            remark: $remark,
-        }
-    };
-}
-
-const fn row(
-    id: &'static str,
-    name: &'static str,
-    changes: &'static [&'static str],
-    published: Option<Published>,
-) -> Row {
-    Row { id, name, changes, published }
-}
-
-const fn known(mean: f64, deviation: f64) -> Option<Published> {
-    Some(Published { mean, deviation })
-}
-
-const NONE: [Option<Published>; 5] = [None; 5];
-
-const PAPER: &str = "The paper's split: 20 nodes of every class, one draw for all seeds. GOAT is by our training, as all rows are; the paper's \
-                     \"w/o coarsening\" is GOAT's own projection.";
+const PAPER: &str = "The paper's split: 20 nodes of every class, one draw for all seeds.";
 const PUBLIC: &str = "The public split of Planetoid, not the paper's.";
 const RANDOM: &str = "Another draw of 20 nodes of every class for each seed, not the paper's.";
-const GIVEN: &str = "Split number s of the ten that come with the set for seed s. GOAT is by our training, as all rows are; the paper's \
-                     \"w/o coarsening\" is GOAT's own projection.";
+const GIVEN: &str = "Split number s of the ten that come with the set for seed s.";
+const ALIKE: &str = "All rows are trained here with the settings of GOAT + HDSE; published rows of other models are with settings of their own. \
+                     The paper's \"w/o coarsening\" is GOAT's own projection.";
 
-pub(super) const CORA: Experiment = experiment!(
-    "cora-goat", "fields of papers (Cora), by GOAT", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.04 seconds for every row and seed",
-    changes &[], published [known(81.6, 0.4), known(84.5, 0.8), known(82.1, 0.9), None, known(83.9, 0.7)], remark PAPER
-);
+/// A set as its experiments have it: name, summary, clusters, nodes, table.
+struct Set(&'static str, &'static str, &'static str, usize, u32);
 
-pub(super) const CORA_PUBLIC: Experiment = experiment!(
-    "cora-goat-public", "fields of papers (Cora), by GOAT, public split", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.04 seconds for every row and seed",
-    changes &["data.split=public"], published NONE, remark PUBLIC
-);
+const CORA: Set = Set("cora", "fields of papers (Cora)", "32", 2_708, 12);
+const CITESEER: Set = Set("citeseer", "fields of papers (CiteSeer)", "200", 3_327, 12);
+const PUBMED: Set = Set("pubmed", "kinds of diabetes in papers (PubMed)", "64", 19_717, 12);
+const ACTOR: Set = Set("actor", "kinds of actors (Actor)", "200", 7_600, 5);
+const SQUIRREL: Set = Set("squirrel", "readers of articles (Squirrel)", "128", 2_223, 5);
+const CHAMELEON: Set = Set("chameleon", "readers of articles (Chameleon)", "32", 890, 5);
+const PROTEINS: Set =
+    Set("ogbn-proteins", "functions of proteins (ogbn-proteins)", "1024", 132_534, 5);
+const ARXIV: Set = Set("ogbn-arxiv", "subjects of papers (ogbn-arxiv)", "1024", 169_343, 5);
+const ARXIV_YEAR: Set = Set("arxiv-year", "years of papers (arxiv-year)", "2048", 169_343, 5);
+const PRODUCTS: Set =
+    Set("ogbn-products", "kinds of products (ogbn-products)", "1024/32", 2_449_029, 5);
+const PAPERS: Set =
+    Set("ogbn-papers100m", "subjects of papers (ogbn-papers100M)", "1024", 111_059_956, 5);
 
-pub(super) const CORA_RANDOM: Experiment = experiment!(
-    "cora-goat-random", "fields of papers (Cora), by GOAT, a split for every seed", "goat-cora", clusters 32, nodes 2708,
-    "500 epochs of some 0.04 seconds for every row and seed",
-    changes &["data.split=random-{seed}"], published NONE, remark RANDOM
-);
+pub(super) fn all() -> Vec<Experiment> {
+    let mut all = Vec::new();
+    for set in [CORA, CITESEER, PUBMED] {
+        all.push(experiment(&set, PAPER));
+        all.push(with_split(&set, "public", "public split", "public", PUBLIC));
+        all.push(with_split(&set, "random", "a split for every seed", "random-{seed}", RANDOM));
+    }
+    all.extend([ACTOR, SQUIRREL, CHAMELEON].map(|set| experiment(&set, GIVEN)));
+    all.extend([PROTEINS, ARXIV, ARXIV_YEAR, PRODUCTS, PAPERS].map(|set| experiment(&set, "")));
+    all.extend([SQUIRREL, ARXIV_YEAR, ARXIV].map(|set| levels(&set)));
+    all
+}
 
-pub(super) const CITESEER: Experiment = experiment!(
-    "citeseer-goat", "fields of papers (CiteSeer), by GOAT", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.08 seconds for every row and seed",
-    changes &[], published [known(71.6, 0.4), known(72.6, 0.2), known(71.6, 1.3), None, known(73.1, 0.7)], remark PAPER
-);
+/// Seven rows.
+fn experiment(set: &Set, remark: &str) -> Experiment {
+    let Set(name, summary, clusters, nodes, table) = *set;
+    let file = if name == "ogbn-papers100m" { "ogbn-papers100M" } else { name };
+    let count = clusters.split('/').next().unwrap_or(clusters);
+    let of = |model: &str| find(table, name, model);
+    let ablation = |what: &str| find(7, name, &format!("GOAT + HDSE ({what})"));
+    let (codebook, linformer) = (
+        format!("model.clusters={{projection='codebook',count={count}}}"),
+        format!("model.clusters={{projection='linformer',count={count},nodes={nodes}}}"),
+    );
+    let sgformer = [
+        "model.backbone=sgformer",
+        "model.heads=1",
+        "model.layers=1",
+        "model.branch={layers=2,weight=0.8}",
+    ];
+    let (gcn, backbone) = match name {
+        // The local branch alone, as deep as it is there.
+        "ogbn-proteins" | "ogbn-products" => ("GraphSAGE", "model.backbone=sage"),
+        _ => ("GCN", "model.backbone=gcn"),
+    };
+    Experiment {
+        name: format!("{name}-goat"),
+        summary: format!("{summary}, by GOAT"),
+        rows: vec![
+            Row::new("gcn", gcn, &[backbone]).published(of(gcn)),
+            Row::new("sgformer", "SGFormer", &sgformer).published(of("SGFormer")),
+            Row::new("goat", "GOAT", &[&codebook]).published(of("GOAT")),
+            Row::new("no-coarsening", "GOAT, Linformer projection", &[&linformer]),
+            Row::new("no-hdse", "GOAT + clusters", &["model.bias=none"])
+                .published(ablation("w/o HDSE")),
+            Row::new("random", "GOAT + random partition", &[])
+                .set(format!("hierarchy.coarsener=random:clusters={clusters}")),
+            Row::new("hdse", "GOAT + HDSE", &[]).published(of("GOAT + HDSE")),
+        ],
+        table,
+        seeds: SEEDS,
+        remark: format!("{remark} {ALIKE}").trim().into(),
+        ..Experiment::of(&format!("goat-{file}"))
+    }
+}
 
-pub(super) const CITESEER_PUBLIC: Experiment = experiment!(
-    "citeseer-goat-public", "fields of papers (CiteSeer), by GOAT, public split", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.08 seconds for every row and seed",
-    changes &["data.split=public"], published NONE, remark PUBLIC
-);
+/// The same on another split, for which nothing was published.
+fn with_split(set: &Set, id: &str, words: &str, split: &str, remark: &str) -> Experiment {
+    let mut all = experiment(set, remark);
+    all.name = format!("{}-{id}", all.name);
+    all.summary = format!("{}, {words}", all.summary);
+    all.changes = vec![format!("data.split={split}")];
+    all.rows.iter_mut().for_each(|row| row.published = None);
+    all
+}
 
-pub(super) const CITESEER_RANDOM: Experiment = experiment!(
-    "citeseer-goat-random", "fields of papers (CiteSeer), by GOAT, a split for every seed", "goat-citeseer", clusters 200, nodes 3327,
-    "500 epochs of some 0.08 seconds for every row and seed",
-    changes &["data.split=random-{seed}"], published NONE, remark RANDOM
-);
-
-pub(super) const PUBMED: Experiment = experiment!(
-    "pubmed-goat", "kinds of diabetes in papers (PubMed), by GOAT", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.2 seconds for every row and seed",
-    changes &[], published [known(78.8, 0.6), known(80.3, 0.6), known(78.9, 1.5), None, known(80.6, 1.0)], remark PAPER
-);
-
-pub(super) const PUBMED_PUBLIC: Experiment = experiment!(
-    "pubmed-goat-public", "kinds of diabetes in papers (PubMed), by GOAT, public split", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.2 seconds for every row and seed",
-    changes &["data.split=public"], published NONE, remark PUBLIC
-);
-
-pub(super) const PUBMED_RANDOM: Experiment = experiment!(
-    "pubmed-goat-random", "kinds of diabetes in papers (PubMed), by GOAT, a split for every seed", "goat-pubmed", clusters 64, nodes 19717,
-    "500 epochs of some 0.2 seconds for every row and seed",
-    changes &["data.split=random-{seed}"], published NONE, remark RANDOM
-);
-
-pub(super) const ACTOR: Experiment = experiment!(
-    "actor-goat", "kinds of actors (Actor), by GOAT", "goat-actor", clusters 200, nodes 7600,
-    "1,000 epochs of some 0.15 seconds for every row and seed",
-    changes &[], published [known(30.1, 0.2), known(37.9, 1.1), known(32.1, 1.8), known(34.6, 2.2), known(38.0, 1.5)], remark GIVEN
-);
-
-pub(super) const SQUIRREL: Experiment = experiment!(
-    "squirrel-goat", "readers of articles (Squirrel), by GOAT", "goat-squirrel", clusters 128, nodes 2223,
-    "500 epochs of some 0.06 seconds for every row and seed",
-    changes &[], published [known(38.6, 1.8), known(41.8, 2.2), known(41.1, 2.5), None, known(43.2, 2.4)], remark GIVEN
-);
-
-pub(super) const CHAMELEON: Experiment = experiment!(
-    "chameleon-goat", "readers of articles (Chameleon), by GOAT", "goat-chameleon", clusters 32, nodes 890,
-    "500 epochs of some 0.03 seconds for every row and seed",
-    changes &[], published [known(41.3, 3.0), known(44.9, 3.9), known(43.3, 4.3), None, known(46.0, 3.2)], remark GIVEN
-);
+/// One level and two.
+fn levels(set: &Set) -> Experiment {
+    let Set(name, summary, clusters, ..) = *set;
+    let of = |k: u32| find(14, name, &format!("GOAT + HDSE (K = {k})"));
+    let count: usize = clusters.parse().unwrap_or(1);
+    Experiment {
+        name: format!("{name}-levels-goat"),
+        summary: format!("{summary}: one level or two, by GOAT"),
+        rows: vec![
+            Row::new("no-hdse", "GOAT + clusters", &["model.bias=none"]),
+            Row::new("k1", "GOAT + HDSE, K = 1", &[]).published(of(1)),
+            Row::new("k2", "GOAT + HDSE, K = 2", &["model.levels=2"])
+                .set(format!("hierarchy.coarsener=metis:clusters={count}/{}", count / 8))
+                .published(of(2)),
+        ],
+        table: 14,
+        seeds: SEEDS,
+        remark: "The number of clusters at level 2 is not published; an eighth of those at level 1 is ours.".into(),
+        ..Experiment::of(&format!("goat-{name}"))
+    }
+}

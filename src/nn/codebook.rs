@@ -15,6 +15,7 @@ use burn::tensor::Tensor;
 
 use super::clusters::Clusters;
 use super::layers::EPSILON;
+use super::ops::dense::linear;
 use super::parameters::{Init, Param, Scope};
 use super::pass::{Pass, matrix, values};
 
@@ -22,6 +23,8 @@ use super::pass::{Pass, matrix, values};
 const DECAY: f64 = 0.99;
 /// What statistics of columns move by.
 const MOMENTUM: f64 = 0.1;
+/// Rows whose codes are looked for together.
+const BLOCK: usize = 2048;
 
 /// The codes of one layer, all running statistics.
 #[derive(Clone, Debug)]
@@ -61,13 +64,12 @@ impl Codebook {
             }
         };
         let scale: Vec<f64> = variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect();
-        let normal: Vec<f32> = x
-            .iter()
-            .enumerate()
-            .map(|(i, &x)| ((f64::from(x) - mean[i % width]) * scale[i % width]) as f32)
-            .collect();
-        let of_node: Vec<u32> =
-            normal.chunks_exact(width).map(|row| nearest(row, &codes, width)).collect();
+        let mut normal = x;
+        for row in normal.chunks_exact_mut(width) {
+            let columns = row.iter_mut().zip(&mean).zip(&scale);
+            columns.for_each(|((x, mean), scale)| *x = ((f64::from(*x) - mean) * scale) as f32);
+        }
+        let of_node = nearest(pass, &normal, &codes, width);
         let back = codes.iter().enumerate();
         let back =
             back.map(|(i, &code)| (f64::from(code) / scale[i % width] + mean[i % width]) as f32);
@@ -110,23 +112,67 @@ fn smoothed(sums: &[f32], sizes: &[f32], width: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The code nearest to a row; the first of several.
-fn nearest(row: &[f32], codes: &[f32], width: usize) -> u32 {
-    let distance =
-        |code: &[f32]| -> f32 { code.iter().zip(row).map(|(c, x)| (c - x).powi(2)).sum() };
-    let all = codes.chunks_exact(width).map(distance).enumerate();
-    all.reduce(|best, next| if next.1 < best.1 { next } else { best })
-        .map_or(0, |best| best.0 as u32)
+/// The code nearest to each row, the first of several: that of the largest x·e − |e|² / 2. Rows × codes are there for a block of rows at a time.
+fn nearest(pass: &Pass, rows: &[f32], codes: &[f32], width: usize) -> Vec<u32> {
+    let half = |code: &[f32]| code.iter().map(|&c| f64::from(c).powi(2)).sum::<f64>() / -2.0;
+    let halves: Vec<f32> = codes.chunks_exact(width).map(|code| half(code) as f32).collect();
+    let count = halves.len();
+    let half = matrix(halves, [1, count], pass.device()).squeeze::<1>();
+    let codes = matrix(codes.to_vec(), [count, width], pass.device());
+    let mut of_row = Vec::with_capacity(rows.len() / width);
+    for block in rows.chunks(BLOCK * width) {
+        let block = matrix(block.to_vec(), [block.len() / width, width], pass.device());
+        let scores = values(linear(pass, block, codes.clone(), Some(half.clone())));
+        of_row.extend(scores.chunks_exact(count).map(first_largest));
+    }
+    of_row
+}
+
+fn first_largest(scores: &[f32]) -> u32 {
+    let better = |best: usize, next: usize| if scores[next] > scores[best] { next } else { best };
+    (0..scores.len()).reduce(better).map_or(0, |best| best as u32)
 }
 
 /// Mean and variance of every column.
 fn moments(x: &[f32], width: usize) -> (Vec<f64>, Vec<f64>) {
     let rows = (x.len() / width).max(1) as f64;
     let mut mean = vec![0.0; width];
-    x.iter().enumerate().for_each(|(i, &x)| mean[i % width] += f64::from(x) / rows);
+    for row in x.chunks_exact(width) {
+        mean.iter_mut().zip(row).for_each(|(mean, &x)| *mean += f64::from(x) / rows);
+    }
     let mut variance = vec![0.0; width];
-    let squares =
-        x.iter().enumerate().map(|(i, &x)| (i % width, (f64::from(x) - mean[i % width]).powi(2)));
-    squares.for_each(|(column, square)| variance[column] += square / rows);
+    for row in x.chunks_exact(width) {
+        let columns = variance.iter_mut().zip(&mean).zip(row);
+        columns.for_each(|((sum, mean), &x)| *sum += (f64::from(x) - mean).powi(2) / rows);
+    }
     (mean, variance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::parameters::Parameters;
+    use crate::nn::pass::{Mode, cpu};
+    use crate::rng::Seed;
+
+    #[test]
+    fn the_nearest_code_is_the_one_at_the_smallest_distance() {
+        let mut stream = Seed(3).stream("codes", 0, 0);
+        let mut draw = |count: usize| -> Vec<f32> {
+            (0..count).map(|_| stream.unit() as f32 * 4.0 - 2.0).collect()
+        };
+        let (width, count) = (5, 7);
+        let (rows, codes) = (draw(width * (BLOCK + 9)), draw(width * count));
+        let parameters = Parameters::default();
+        let pass = Pass::new(&parameters, Mode::Eval, &cpu());
+        let of_row = nearest(&pass, &rows, &codes, width);
+        assert_eq!(of_row.len(), BLOCK + 9);
+        for (row, &code) in rows.chunks_exact(width).zip(&of_row) {
+            let distance =
+                |code: &[f32]| -> f32 { code.iter().zip(row).map(|(c, x)| (c - x).powi(2)).sum() };
+            let least = codes.chunks_exact(width).map(distance).fold(f32::MAX, f32::min);
+            assert!(distance(&codes[code as usize * width..][..width]) <= least + 1e-5);
+        }
+        assert_eq!(first_largest(&[1.0, 3.0, 3.0]), 1);
+    }
 }

@@ -8,6 +8,7 @@
 //!     metrics.jsonl     a line for every epoch; the same bytes for the same seed
 //!     last.safetensors  checkpoint to resume from
 //!     best.safetensors  checkpoint of the best epoch by validation
+//!     cost.json         time and memory so far
 //!     result.json       once finished
 //!   seed-1/ …
 //! ```
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::record::{Cost, read_json};
 use crate::data::AtomicFile;
 use crate::{Error, Result};
 
@@ -63,14 +65,23 @@ pub struct Outcome {
     pub test_loss: f64,
     /// Number of trained parameters.
     pub parameters: usize,
+    /// blake3 of the split, where a set has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
 }
 
 impl SeedDirectory {
+    /// The folder of a seed, which need not be there.
+    pub fn at(run: &Path, seed: u64) -> SeedDirectory {
+        SeedDirectory { path: run.join(format!("seed-{seed}")) }
+    }
+
     /// The folder of a seed, made if it is not there.
     pub fn create(run: &Path, seed: u64) -> Result<SeedDirectory> {
-        let path = run.join(format!("seed-{seed}"));
-        fs::create_dir_all(&path).map_err(|e| Error::io("cannot make", &path, e))?;
-        Ok(SeedDirectory { path })
+        let directory = SeedDirectory::at(run, seed);
+        let path = &directory.path;
+        fs::create_dir_all(path).map_err(|e| Error::io("cannot make", path, e))?;
+        Ok(directory)
     }
 
     /// Removes what a killed process left half written.
@@ -91,6 +102,28 @@ impl SeedDirectory {
     /// The lines so far.
     pub fn metrics(&self) -> PathBuf {
         self.path.join("metrics.jsonl")
+    }
+
+    /// Epochs so far; a line that a kill has cut short is left out.
+    pub fn lines(&self) -> Result<Vec<EpochLine>> {
+        let path = self.metrics();
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(Vec::new()) };
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let line = |(number, line): (usize, &str)| {
+            serde_json::from_str(line)
+                .map_err(|e| Error::data(format!("{}, line {}: {e}", path.display(), number + 1)))
+        };
+        whole.lines().enumerate().map(line).collect()
+    }
+
+    /// What the seed has taken so far, if that is known.
+    pub fn cost(&self) -> Option<Cost> {
+        read_json(&self.path.join("cost.json")).ok()
+    }
+
+    /// Writes what it has taken.
+    pub fn write_cost(&self, cost: &Cost) -> Result<()> {
+        write_json(&self.path.join("cost.json"), cost)
     }
 
     /// What it came to, if it is finished.

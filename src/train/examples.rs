@@ -107,6 +107,11 @@ pub trait Batches: Send + Sync {
     /// Hands a small batch of a part to `work`, and gives how many predictions the whole part needs, with their
     /// targets.
     fn rehearse(&self, part: Part, config: &Config, work: Work) -> Result<(usize, Vec<Values>)>;
+
+    /// blake3 of the split, where a set has several.
+    fn split(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A set made ready for training.

@@ -7,8 +7,10 @@
 use std::time::{Duration, Instant};
 
 use super::checkpoint::{self, Position};
+use super::clock::{Clock, peak_memory};
 use super::directory::{EpochLine, SeedDirectory};
 use super::optimizer::Optimizer;
+use super::record::Cost;
 use crate::Result;
 use crate::nn::Parameters;
 
@@ -20,6 +22,9 @@ pub struct Keeper {
     directory: SeedDirectory,
     run: String,
     best: Option<Best>,
+    /// What the seed had taken when it was saved.
+    spent: Cost,
+    clock: Clock,
     saved: Instant,
     /// How long the last write took.
     cost: Option<Duration>,
@@ -39,6 +44,7 @@ impl Keeper {
         run: String,
         parameters: &mut Parameters,
         optimizer: &mut Optimizer,
+        threads: usize,
     ) -> Result<(Keeper, Position)> {
         let (mut position, mut best) = (Position::default(), None);
         let last = directory.last();
@@ -51,7 +57,14 @@ impl Keeper {
             best = Some(Best { position, parameters, is_written: true });
         }
         directory.keep(position.epoch)?;
-        Ok((Keeper { directory, run, best, saved: Instant::now(), cost: None }, position))
+        // A run that is begun again has taken nothing.
+        let spent = directory.cost().filter(|_| last.exists()).unwrap_or_default();
+        let spent = Cost { threads, ..spent };
+        let clock = Clock::start(threads);
+        Ok((
+            Keeper { directory, run, best, spent, clock, saved: Instant::now(), cost: None },
+            position,
+        ))
     }
 
     /// Time since the checkpoints were written, or the run was taken up.
@@ -88,6 +101,20 @@ impl Keeper {
         optimizer: &Optimizer,
     ) -> Result<()> {
         let start = Instant::now();
+        let (seconds, cpu_seconds) = self.clock.lap();
+        let before = self.spent;
+        let sum = |(before, now): (f64, f64)| before + now;
+        self.spent = Cost {
+            epochs: position.epoch,
+            seconds: before.seconds + seconds,
+            cpu_seconds: match before.seconds > 0.0 {
+                true => before.cpu_seconds.zip(cpu_seconds).map(sum),
+                false => cpu_seconds,
+            },
+            threads: before.threads,
+            peak_bytes: before.peak_bytes.max(peak_memory()),
+        };
+        self.directory.write_cost(&self.spent)?;
         // What is resumed from comes last: all that it refers to is there.
         self.directory.sync()?;
         if let Some(best) = self.best.as_mut().filter(|best| !best.is_written) {

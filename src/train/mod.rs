@@ -36,6 +36,7 @@
 
 pub mod checkpoint;
 pub mod clip;
+pub mod clock;
 pub mod directory;
 pub mod environment;
 pub mod examples;
@@ -45,6 +46,8 @@ pub mod loss;
 pub mod metrics;
 pub mod nodes;
 pub mod optimizer;
+pub mod pace;
+pub mod record;
 pub mod run;
 pub mod schedule;
 pub mod swap;

@@ -58,8 +58,9 @@ pub fn train(
     let seed = Seed(seed);
     let mut model = Model::new(&config.model, seed)?;
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
-    let resumed = Keeper::resume(directory.clone(), run, &mut model.parameters, &mut optimizer);
-    let (mut keeper, mut position) = resumed?;
+    let threads = setting.team.size();
+    let (mut keeper, mut position) =
+        Keeper::resume(directory.clone(), run, &mut model.parameters, &mut optimizer, threads)?;
     let steps_per_epoch = data.steps(settings)?;
     let fused = settings.fused && model.backbone.is_fused();
 
@@ -161,6 +162,7 @@ pub fn train(
         test_metric: test.metric,
         test_loss: test.loss,
         parameters: model.parameters.count(),
+        split: data.split().map(String::from),
     };
     directory.finish(&outcome)?;
     Ok(outcome)

@@ -29,6 +29,8 @@ mod real_data;
 mod real_models;
 mod relabelling;
 #[cfg(all(feature = "cli", feature = "train"))]
+mod report;
+#[cfg(all(feature = "cli", feature = "train"))]
 mod reproduce;
 mod round_trip;
 mod sets;

@@ -23,7 +23,9 @@ fn a_page_is_a_function_of_finished_runs() {
     };
     let (text, _) = run("hdse,off", "2");
     let first = page();
-    assert!(first.contains("`hdse reproduce community-small --rows hdse,off --epochs 2 --seeds 2"));
+    assert!(
+        first.contains("`hdse reproduce community-small --rows hdse,off --epochs 2 --seeds 2`")
+    );
     for words in
         ["| GT | 64.7 ± 1.1 | ", "| GT + HDSE | 88.6 ± 0.9 |", "2 epochs instead of", "regenerated"]
     {
@@ -60,5 +62,91 @@ fn a_folder_of_other_runs_is_left_alone() {
     assert_eq!(run("1").0, Some(0));
     let (code, _, errors) = run("2");
     assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("holds `community-small` in 1 epoch; give another folder with -o"),
+        "{errors}"
+    );
+
+    // A run that some other command has made there.
+    std::fs::remove_file(folder.path().join("mine/plan.json")).unwrap();
+    let (code, _, errors) = run("2");
+    assert_eq!(code, Some(2));
     assert!(errors.contains("other settings; give another folder with -o"), "{errors}");
+}
+
+#[test]
+fn parts_of_several_machines_make_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |output: &str, more: &[&str]| {
+        let common = ["--rows", "off,spd,hdse", "--seeds", "2", "--epochs", "2", "-o", output];
+        let (code, text, errors) =
+            hdse(folder.path(), &[&["reproduce", "community-small"][..], &common, more].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        text
+    };
+    run("whole", &[]);
+    let text = run("first", &["--shard", "0/2"]);
+    assert!(text.contains("of 2 seeds are finished"), "{text}");
+    run("second", &["--shard", "1/2"]);
+    let done = |place: &str| {
+        let rows = ["off", "spd", "hdse"]
+            .iter()
+            .flat_map(|row| [0, 1].map(|seed| format!("{row}/seed-{seed}")));
+        rows.filter(|run| folder.path().join(place).join(run).join("result.json").exists())
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = (done("first"), done("second"));
+    assert_eq!((first.len(), second.len()), (3, 3));
+    assert!(first.iter().all(|run| !second.contains(run)), "{first:?} {second:?}");
+    let status =
+        Command::new("cp").args(["-r", "second/.", "first"]).current_dir(folder.path()).status();
+    assert!(status.unwrap().success());
+    let page = |place: &str| {
+        // Time is not a function of the seed.
+        for run in done(place) {
+            std::fs::remove_file(folder.path().join(place).join(run).join("cost.json")).unwrap();
+        }
+        let (code, text, errors) = hdse(folder.path(), &["report", place, "--format", "md"]);
+        assert_eq!(code, Some(0), "{errors}");
+        text
+    };
+    assert_eq!(page("first"), page("whole"));
+    let (code, _, errors) = hdse(
+        folder.path(),
+        &["reproduce", "community-small", "--budget", "1", "--shard", "0/2", "-o", "third"],
+    );
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("different numbers of epochs"), "{errors}");
+}
+
+#[test]
+fn a_budget_settles_the_epochs_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let rows = ["--rows", "off,hdse", "--seeds", "1", "-o", "mine"];
+        let (code, text, errors) =
+            hdse(folder.path(), &[&["reproduce", "community-small"][..], &rows, more].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        (text, errors)
+    };
+    let plan = || -> serde_json::Value {
+        let text = std::fs::read_to_string(folder.path().join("mine/plan.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let (text, errors) = run(&["--budget", "0.0005"]);
+    let epochs = plan()["epochs"].as_u64().unwrap();
+    assert!(errors.contains("for every run, of the recipe's"), "{errors}");
+    assert!(text.contains("instead of the recipe's") && epochs > 0, "{text}");
+    let lines =
+        std::fs::read_to_string(folder.path().join("mine/hdse/seed-0/metrics.jsonl")).unwrap();
+    assert_eq!(lines.lines().count() as u64, epochs);
+    // Whatever the machine does the next time.
+    run(&["--budget", "0.01"]);
+    assert_eq!(plan()["epochs"].as_u64(), Some(epochs));
+    let (code, _, errors) = hdse(folder.path(), &["reproduce", "community-small", "--budget", "0"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("take a number of hours"), "{errors}");
+    let (code, _, errors) = hdse(folder.path(), &["reproduce", "zinc-sat"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("needs the backbone `sat`, which is still to come"), "{errors}");
 }

@@ -272,6 +272,18 @@ impl Splits {
         samples
     }
 
+    /// Keeps the first so many samples of every split, and says so.
+    pub fn shorten(&mut self, samples: usize) {
+        let before = self.parts().map(<[Sample]>::len);
+        for part in [&mut self.train, &mut self.val, &mut self.test] {
+            part.truncate(samples);
+        }
+        if self.parts().map(<[Sample]>::len) != before {
+            let said = self.label.as_ref().map_or(String::new(), |label| format!("{label}, "));
+            self.label = Some(format!("{said}the first {samples} graphs of every part"));
+        }
+    }
+
     /// Counts and averages.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.parts())

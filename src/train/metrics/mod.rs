@@ -81,6 +81,27 @@ impl Metric {
         }
     }
 
+    /// What it is, in a sentence of a footnote.
+    pub fn definition(self) -> &'static str {
+        match self {
+            Metric::Mae => "mean absolute error over all targets",
+            Metric::Accuracy => "share of targets whose class is predicted",
+            Metric::ClassAverageSbm => {
+                "mean over classes of the share of their nodes that is predicted, classes with predictions but no nodes counted as 0"
+            }
+            Metric::ClassAveragePresent => {
+                "mean over classes of the share of their targets that is predicted"
+            }
+            Metric::MeanAp => "average precision, mean over tasks that have both labels",
+            Metric::MeanAuc => "area under the ROC curve, mean over tasks that have both labels",
+        }
+    }
+
+    /// Whether tables give it in percent.
+    pub fn is_percent(self) -> bool {
+        !matches!(self, Metric::Mae | Metric::MeanAp)
+    }
+
     /// Whether a larger number means better predictions.
     pub fn larger_is_better(self) -> bool {
         self != Metric::Mae

@@ -20,6 +20,8 @@ pub struct NodeExamples<'a> {
     part_of: Vec<Option<Part>>,
     /// What the predictions of the whole graph are held against.
     goals: [Goal; 3],
+    /// blake3 of the split.
+    split: String,
 }
 
 impl<'a> NodeExamples<'a> {
@@ -45,7 +47,7 @@ impl<'a> NodeExamples<'a> {
             }
         }
         let goals = Part::ALL.map(|part| goal(graph, &part_of, part, &all));
-        Ok(NodeExamples { graph, part_of, goals })
+        Ok(NodeExamples { graph, part_of, goals, split: split.blake3.clone() })
     }
 
     /// The part of every node that is scored.
@@ -126,6 +128,10 @@ fn goal(graph: &NodeGraph, part_of: &[Option<Part>], part: Part, rows: &[u32]) -
 }
 
 impl Batches for NodeExamples<'_> {
+    fn split(&self) -> Option<&str> {
+        Some(&self.split)
+    }
+
     fn steps(&self, settings: &TrainConfig) -> Result<u64> {
         Ok(self.graph.steps(settings))
     }
