@@ -117,8 +117,7 @@ impl TypedValueParser for NameParser {
             NameParser::Experiments => {
                 let all = crate::experiments::all().iter();
                 let all = all.map(|experiment| (&*experiment.name, &*experiment.summary));
-                let others = [super::runtime::LISTED, super::properties::LISTED];
-                let others = others.map(|[name, summary, ..]| (name, summary));
+                let others = super::reproduce::MEASURED.map(|[name, summary, ..]| (name, summary));
                 let list = [("list", "show all experiments")];
                 let all = list.into_iter().chain(all).chain(others);
                 Box::new(all.map(move |(name, help)| value(name, help)))

@@ -96,8 +96,7 @@ pub(super) fn experiments() -> Table {
             config,
         ]
     };
-    let others = [super::runtime::LISTED, super::properties::LISTED];
-    let others = others.map(|listed| listed.map(String::from).to_vec());
+    let others = super::reproduce::MEASURED.map(|listed| listed.map(String::from).to_vec());
     Table {
         head: vec!["name", "what it is", "rows", "table", "configuration"],
         rows: crate::experiments::all().iter().map(row).chain(others).collect(),

@@ -11,6 +11,8 @@ mod completions;
 mod config;
 mod data;
 mod doctor;
+#[cfg(feature = "train")]
+mod efficiency;
 mod encode;
 mod estimate;
 #[cfg(feature = "train")]

@@ -7,10 +7,12 @@ use serde_json::json;
 
 use super::output::{Output, object, thousands};
 use super::progress::Progress;
-use crate::data::nodes;
+use crate::data::Sample;
+use crate::data::nodes::{self, NodeSet};
 use crate::data::sets::{self, LoadOptions};
 use crate::experiments::published::{self, PAPER};
 use crate::graph::Graph;
+use crate::graph::properties::Arcs;
 use crate::monitor::{Monitor as _, check};
 use crate::report::table::{Cell, Table};
 use crate::train::directory::write_text;
@@ -40,6 +42,8 @@ struct Properties {
     arcs: f64,
     clustering: f64,
     diameters: Option<(f64, u32)>,
+    /// The same as if arcs had no direction, where they have.
+    undirected: Option<(f64, f64)>,
     label: Option<String>,
 }
 
@@ -64,9 +68,7 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
             Ok(splits) => {
                 let label = splits.label.clone();
                 let samples = splits.into_samples();
-                let arcs = samples.iter().map(|sample| sample.edges.sources.len()).sum();
-                let graphs: Vec<&Graph> = samples.iter().map(|sample| &*sample.graph).collect();
-                found.push(measure(name, &graphs, arcs, label, output)?);
+                found.push(of_graphs(name, &samples, label, output)?);
             }
             Err(error) => left_out.push(absent(name, error)?),
         }
@@ -74,8 +76,7 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
     for entry in nodes::ALL {
         match entry.load(&options) {
             Ok(set) => {
-                let arcs = set.edges.sources.len();
-                found.push(measure(entry.name, &[&set.graph], arcs, set.label.clone(), output)?);
+                found.push(of_nodes(&set, entry.name, output));
             }
             Err(error) => left_out.push(absent(entry.name, error)?),
         }
@@ -106,40 +107,59 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
     )
 }
 
-fn measure(
+/// Means over graphs, along arcs as files list them.
+fn of_graphs(
     set: &'static str,
-    graphs: &[&Graph],
-    arcs: usize,
+    samples: &[Sample],
     label: Option<String>,
     output: &Output,
 ) -> Result<Properties> {
-    let progress = Progress::new(graphs.len() as u64, &format!("graphs of {set}"), output);
-    let each = graphs.par_iter().map(|graph| {
+    let progress = Progress::new(samples.len() as u64, &format!("graphs of {set}"), output);
+    let each = samples.par_iter().map(|sample| {
         check(&progress)?;
-        let small = graph.num_nodes() as f64 * graph.num_edges() as f64 <= MOST;
-        let found = (graph.clustering(), small.then(|| graph.diameter()));
+        let graph = &sample.graph;
+        let arcs = Arcs::new(graph.num_nodes(), &sample.edges.sources, &sample.edges.targets)?;
+        let along = [arcs.clustering(), f64::from(arcs.diameter())];
         progress.advance(1);
-        Ok(found)
+        Ok([along[0], along[1], graph.clustering(), f64::from(graph.diameter())])
     });
-    let each = each.collect::<Result<Vec<(f64, Option<u32>)>>>()?;
-    let count = graphs.len().max(1) as f64;
-    let mean = |of: &dyn Fn(&Graph) -> usize| {
-        graphs.iter().map(|graph| of(graph)).sum::<usize>() as f64 / count
-    };
-    let diameters: Option<Vec<u32>> = each.iter().map(|(_, diameter)| *diameter).collect();
+    let each = each.collect::<Result<Vec<[f64; 4]>>>()?;
+    let count = samples.len().max(1) as f64;
+    let mean = |of: usize| each.iter().map(|numbers| numbers[of]).sum::<f64>() / count;
+    let size = |of: &dyn Fn(&Sample) -> usize| samples.iter().map(of).sum::<usize>() as f64 / count;
+    let largest = each.iter().map(|numbers| numbers[1]).fold(0.0, f64::max);
+    let is_directed = each.iter().any(|numbers| numbers[1] != numbers[3]);
     Ok(Properties {
         set,
-        graphs: graphs.len(),
-        nodes: mean(&Graph::num_nodes),
-        edges: mean(&Graph::num_edges),
-        arcs: arcs as f64 / count,
-        clustering: each.iter().map(|(clustering, _)| clustering).sum::<f64>() / count,
-        diameters: diameters.map(|all| {
-            let sum: f64 = all.iter().map(|&diameter| f64::from(diameter)).sum();
-            (sum / count, all.iter().copied().max().unwrap_or(0))
-        }),
+        graphs: samples.len(),
+        nodes: size(&|sample| sample.graph.num_nodes()),
+        edges: size(&|sample| sample.graph.num_edges()),
+        arcs: size(&|sample| sample.edges.sources.len()),
+        clustering: mean(0),
+        diameters: Some((mean(1), largest as u32)),
+        undirected: is_directed.then(|| (mean(2), mean(3))),
         label,
     })
+}
+
+/// One graph without direction, as models see it.
+fn of_nodes(set: &NodeSet, name: &'static str, output: &Output) -> Properties {
+    let graph: &Graph = &set.graph;
+    let _progress = Progress::new(1, &format!("graphs of {name}"), output);
+    let is_small = graph.num_nodes() as f64 * graph.num_edges() as f64 <= MOST;
+    Properties {
+        set: name,
+        graphs: 1,
+        nodes: graph.num_nodes() as f64,
+        edges: graph.num_edges() as f64,
+        arcs: set.edges.sources.len() as f64,
+        clustering: graph.clustering(),
+        diameters: is_small
+            .then(|| graph.diameter())
+            .map(|diameter| (f64::from(diameter), diameter)),
+        undirected: None,
+        label: set.label.clone(),
+    }
 }
 
 fn table(found: &[Properties]) -> Table {
@@ -196,8 +216,9 @@ fn markdown(found: &[Properties], left_out: &[String]) -> String {
     for note in [
         "Nodes, edges and arcs per graph. Edges: pairs of nodes that are joined, self-loops left out; arcs: what files list, which models pass \
          messages along. The paper counts the one in some sets and the other in others.",
-        "Clustering coefficient: mean over nodes of the share of pairs of neighbours that are joined (Watts & Strogatz), then over graphs.",
-        "Diameter: the largest distance between two nodes that are connected at all.",
+        "Clustering coefficient: mean over nodes of the share of pairs of neighbours that are joined (Watts & Strogatz; Fagiolo where arcs \
+         are one-way), then over graphs. Diameter: the largest distance from a node to one that it reaches. Sets of many graphs along \
+         arcs as files list them, single graphs without direction.",
     ] {
         text += &format!("* {note}\n");
     }
@@ -205,6 +226,13 @@ fn markdown(found: &[Properties], left_out: &[String]) -> String {
         "* Paper: {PAPER}, tables 8 (statistics), 15 (diameters), 20 (clustering coefficients).\n"
     );
     for of in found {
+        if let Some((clustering, diameter)) = of.undirected {
+            text += &format!(
+                "* {}: some arcs are one-way, and the paper's numbers are those along arcs; without direction the clustering coefficient is \
+                 {clustering:.3} and the mean diameter {diameter:.2}.\n",
+                of.set
+            );
+        }
         if let Some(label) = &of.label {
             text += &format!("* {}: {label}.\n", of.set);
         }

@@ -16,7 +16,7 @@ use super::list;
 use super::output::{Output, count, object};
 use super::progress::{self, Progress};
 use super::train::{Run, create};
-use super::{properties, runtime};
+use super::{efficiency, properties, runtime};
 use crate::config::Config;
 use crate::data::sets;
 use crate::data::{AtomicFile, Shard};
@@ -34,6 +34,10 @@ const QUICK: f64 = 3.5 / 60.0;
 const QUICK_NODES: f64 = 250_000.0;
 /// What a forecast is taken by: steps are slower where memory is shared with more of them.
 const CAUTION: f64 = 1.1;
+
+/// Experiments that train nothing, as they are listed.
+pub(super) const MEASURED: [[&str; 5]; 3] =
+    [runtime::LISTED, efficiency::LISTED, properties::LISTED];
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -81,29 +85,8 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             "`--budget {budget}`: take a number of hours, more than 0"
         )));
     }
-    for measured in [runtime::NAME, properties::NAME] {
-        if options.experiment == measured {
-            let Options { rows, epochs, seeds, budget, quick, shard, output: folder, .. } = options;
-            let many = [
-                epochs.is_some(),
-                seeds.is_some(),
-                budget.is_some(),
-                *quick,
-                shard.is_some(),
-                folder.is_some(),
-            ];
-            if !rows.is_empty() || many.contains(&true) {
-                return Err(Error::config(format!(
-                    "`{measured}` trains nothing: of the options, it takes `--page` only"
-                )));
-            }
-            let page = options.page.as_deref();
-            return if measured == runtime::NAME {
-                runtime::run(page, limit, output)
-            } else {
-                properties::run(page, limit, output)
-            };
-        }
+    if let Some([name, ..]) = MEASURED.iter().find(|[name, ..]| *name == options.experiment) {
+        return measure(name, options, limit, output);
     }
     let experiment = experiments::by_name(&options.experiment)?;
     let rows = experiment.choose(&options.rows)?;
@@ -111,6 +94,22 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     let work = Work { options, experiment, rows, folder, limit, output };
     let plan = work.train()?;
     work.report(&plan)
+}
+
+/// What is measured, not trained.
+fn measure(name: &str, options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
+    let Options { rows, epochs, seeds, budget, quick, shard, output: folder, page, .. } = options;
+    let is_plain = rows.is_empty() && epochs.is_none() && seeds.is_none() && budget.is_none();
+    if !is_plain || *quick || shard.is_some() || folder.is_some() {
+        return Err(Error::config(format!(
+            "`{name}` trains nothing: of the options, it takes `--page` only"
+        )));
+    }
+    match name {
+        runtime::NAME => runtime::run(page.as_deref(), limit, output),
+        efficiency::NAME => efficiency::run(page.as_deref(), limit, output),
+        _ => properties::run(page.as_deref(), limit, output),
+    }
 }
 
 fn default_folder(options: &Options, experiment: &Experiment) -> PathBuf {

@@ -22,7 +22,7 @@
 //! all weights alike, which changes no partition, modularity or cut fraction.
 
 mod build;
-mod properties;
+pub mod properties;
 
 use rayon::prelude::*;
 

@@ -315,7 +315,7 @@ fn p_value(p: f64) -> String {
 }
 
 /// Three digits that count.
-fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     let digits = if seconds >= 100.0 {
         0
     } else if seconds >= 10.0 {
@@ -328,7 +328,7 @@ fn seconds(seconds: f64) -> String {
     format!("{seconds:.digits$}")
 }
 
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     match bytes as f64 / f64::from(1 << 20) {
         mebi if mebi < 1024.0 => format!("{mebi:.0} MiB"),
         mebi => format!("{:.1} GiB", mebi / 1024.0),
