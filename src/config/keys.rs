@@ -157,6 +157,13 @@ pub const KEYS: &[Key] = &[
         "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned, `nodes` for linformer",
     ),
     key(
+        "model.extractor",
+        "{ subtree = K }, { subgraph = K }",
+        "none",
+        "how sat makes queries and keys: K layers of `local` in the graph, or in the surroundings of K hops of every node",
+    ),
+    key("model.edge_dim", "a number", "that of `dim`", "numbers per arc in the extractor of sat"),
+    key(
         "model.degree_scale",
         "true, false",
         "that of the backbone",

@@ -11,6 +11,7 @@ use super::ops::features::FeatureRows;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use super::pass::Pass;
+use super::subgraphs::{Subgraphs, Union};
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
@@ -39,6 +40,8 @@ pub struct Batch {
     pub spectrum: Option<Spectrum>,
     /// Codes of all pairs of nodes inside every graph.
     pub codes: Option<Codes>,
+    /// The surroundings of every node.
+    pub subgraphs: Option<Subgraphs>,
     /// Features of the nodes of a large graph, instead of `node_features`: shared by batches, perhaps sparse.
     pub features: Option<Arc<FeatureRows>>,
     /// Clusters of nodes, for attention to clusters.
@@ -98,7 +101,10 @@ impl Batch {
         }
         self.check()?;
         let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
-        Ok(Arc::new(Structure::new(&self.sizes, &self.edges, codes)))
+        let mut structure = Structure::new(&self.sizes, &self.edges, codes);
+        let union = self.subgraphs.as_ref();
+        structure.union = union.map(|all| Arc::new(all.union(self.num_nodes(), self.num_arcs())));
+        Ok(Arc::new(structure))
     }
 
     /// Works out the structure now, in this thread, instead of when a model is run, and for a model that is fused
@@ -167,6 +173,7 @@ impl Batch {
             ("features", self.features.as_ref().map(|features| features.rows())),
             ("clusters", self.clusters.as_ref().map(|clusters| clusters.nodes().of_row().len())),
             ("ids", self.ids.as_ref().map(|ids| ids.len())),
+            ("surroundings", self.subgraphs.as_ref().map(|subgraphs| subgraphs.sizes.len())),
         ];
         for (what, count) in counts {
             if let Some(count) = count.filter(|&count| count != nodes) {
@@ -227,6 +234,7 @@ impl Batch {
         }
         let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
         let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;
+        let subgraphs = same_parts("surroundings", batches.iter().map(|b| b.subgraphs.as_ref()))?;
         let targets = same_parts("targets", batches.iter().map(|b| b.targets.as_ref()))?;
         let width = |codes: &&Codes| codes.codebook().width();
         if codes.as_ref().is_some_and(|c| c.iter().any(|code| width(code) != width(&c[0]))) {
@@ -240,6 +248,11 @@ impl Batch {
             random_walk: stack("random-walk encodings", batches, |b| b.random_walk.as_ref())?,
             spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
             codes: codes.map(|codes| Codes::merge(&codes)),
+            subgraphs: subgraphs.map(|parts| {
+                let nodes: Vec<usize> = batches.iter().map(|batch| batch.num_nodes()).collect();
+                let arcs: Vec<usize> = batches.iter().map(|batch| batch.num_arcs()).collect();
+                Subgraphs::merge(&parts, &nodes, &arcs)
+            }),
             targets: targets.map(|targets| append(&targets)),
             settled: Settled::default(),
             ..Batch::default()
@@ -258,6 +271,8 @@ pub struct Structure {
     pub by_graph: Arc<Groups>,
     /// Pairs of nodes inside every graph, with their codes.
     pub pairs: Arc<Pairs>,
+    /// The surroundings of every node, if a model reads them.
+    pub union: Option<Arc<Union>>,
     looped: OnceLock<[Arc<Groups>; 2]>,
     lanes: OnceLock<Arc<Lanes>>,
     convolution: OnceLock<Arc<Propagation>>,
@@ -283,6 +298,7 @@ impl Structure {
             by_target: Groups::new(edges.targets.clone(), nodes),
             by_graph: Groups::new(of_node.collect(), sizes.len()),
             pairs: Pairs::new(offsets, codes),
+            union: None,
             looped: OnceLock::new(),
             lanes: OnceLock::new(),
             convolution: OnceLock::new(),

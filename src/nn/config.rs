@@ -74,9 +74,15 @@ pub struct ModelConfig {
     /// Positional encoding.
     #[serde(default)]
     pub encoding: Encoding,
-    /// Message passing beside the attention.
+    /// Numbers per arc for the extractor of SAT; `dim` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_dim: Option<usize>,
+    /// Message passing beside the attention, or inside the extractor of SAT.
     #[serde(default)]
     pub local: Local,
+    /// How SAT makes queries and keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extractor: Option<Extractor>,
     /// The branch of message passing beside the global one (`goat`, `sgformer`), or the whole network (`gcn`, `sage`,
     /// `gat`, `mlp`).
     #[serde(default, skip_serializing_if = "is_default")]
@@ -323,6 +329,25 @@ pub enum Local {
     },
 }
 
+/// How SAT makes queries and keys, by so many layers of message passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extractor {
+    /// In the graph: states after every layer.
+    Subtree(usize),
+    /// In the surroundings of every node, of as many hops: their sum.
+    Subgraph(usize),
+}
+
+impl Extractor {
+    /// Layers of message passing.
+    pub fn hops(self) -> usize {
+        match self {
+            Extractor::Subtree(hops) | Extractor::Subgraph(hops) => hops,
+        }
+    }
+}
+
 /// How node states become a graph state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -397,6 +422,8 @@ impl ModelConfig {
             ("levels + 1", self.levels.saturating_add(1), 64),
             ("encoding", length, WIDE),
             ("head", maps, 64),
+            ("edge_dim", self.edge_dim.unwrap_or(1), WIDE),
+            ("extractor", self.extractor.map_or(1, Extractor::hops), 64),
             ("branch.layers", self.branch.layers, 1 << 12),
             ("branch.dim", self.branch.dim.unwrap_or(1), WIDE),
             ("clusters.count", self.clusters.count.unwrap_or(1), MANY),
@@ -410,6 +437,11 @@ impl ModelConfig {
                     "`{key}` is {size}; it must lie between 1 and {most}"
                 )));
             }
+        }
+        if self.backbone != "sat" && (self.extractor.is_some() || self.edge_dim.is_some()) {
+            return Err(Error::config(
+                "`extractor` and `edge_dim` are for the backbone sat; leave them out",
+            ));
         }
         if nodes.is_empty() || arcs.is_empty() {
             return Err(Error::config("`node` or `edge` has an empty list of columns"));

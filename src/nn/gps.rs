@@ -14,16 +14,15 @@ use burn::tensor::Tensor;
 use super::attention::MultiHead;
 use super::batch::{Batch, Structure};
 use super::bias::Bias;
-use super::config::{EdgeInput, Encoding, Local, ModelConfig};
+use super::config::{Encoding, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
 use super::fused::network::{self, Network};
 use super::fused::{self, Extras};
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
-use super::message::{Gat, GatedGcn, Gcn, Gine, Pna, PnaShape, Sage};
+use super::message::{MessageLayer, check_arcs};
 use super::parameters::Scope;
 use super::pass::Pass;
-use super::states::States;
 use super::{Backbone, BackboneEntry, record_bias};
 use crate::{Error, Result};
 
@@ -52,7 +51,7 @@ pub struct Gps {
 
 #[derive(Clone, Debug)]
 struct Layer {
-    local: Option<LocalLayer>,
+    local: Option<MessageLayer>,
     local_dropout: Dropout,
     local_norm: Option<BatchNorm>,
     attention: MultiHead,
@@ -63,34 +62,12 @@ struct Layer {
     bias: Option<Linear>,
 }
 
-#[derive(Clone, Debug)]
-enum LocalLayer {
-    Gcn(Gcn),
-    Sage(Sage),
-    Gat(Gat),
-    Gine(Gine),
-    GatedGcn(GatedGcn),
-    Pna(Pna),
-}
-
 impl Gps {
     /// A model with its parameters in `scope`.
     pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Gps> {
         config.check()?;
         let gated = config.local == Local::GatedGcn;
-        if config.edge == EdgeInput::None && matches!(config.local, Local::Gine | Local::GatedGcn) {
-            return Err(Error::config(
-                "`local` reads arc states, but `edge` is \"none\"; use `edge = \"dummy\"` for graphs \
-                 without arc features",
-            ));
-        }
-        if config.edge != EdgeInput::None
-            && matches!(config.local, Local::None | Local::Gcn | Local::Sage | Local::Gat)
-        {
-            return Err(Error::config(
-                "`edge` is given, but `local` reads no arc states; leave out `edge`",
-            ));
-        }
+        check_arcs(config)?;
         let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });
         if edge_gate && !gated {
             return Err(Error::config(
@@ -98,7 +75,7 @@ impl Gps {
             ));
         }
         if config.degree_scale.is_some() {
-            return Err(Error::config("`degree_scale` is for the backbone gt"));
+            return Err(Error::config("`degree_scale` is for the backbones gt and sat"));
         }
         let mut encoder = scope.at("encoder");
         let (positions, taken) =
@@ -177,7 +154,7 @@ impl Backbone for Gps {
 impl Layer {
     fn new(mut scope: Scope, config: &ModelConfig, bias: Option<&Bias>) -> Layer {
         let (dim, heads, dropout) = (config.dim, config.heads, config.dropout);
-        let local = LocalLayer::new(scope.at("local"), config);
+        let local = MessageLayer::new(scope.at("local"), config, dim);
         let local_norm = local.is_some().then(|| BatchNorm::new(scope.at("norm_local"), dim));
         Layer {
             local,
@@ -198,12 +175,12 @@ impl Layer {
         let norm = || self.local_norm.clone().expect("message passing has a BatchNorm");
         let local = match &self.local {
             None => network::Local::None,
-            Some(LocalLayer::Gine(gine)) => network::Local::Gine {
+            Some(MessageLayer::Gine(gine)) => network::Local::Gine {
                 maps: [gine.first.clone(), gine.second.clone()],
                 dropout: self.local_dropout,
                 norm: norm(),
             },
-            Some(LocalLayer::GatedGcn(gated)) => network::Local::GatedGcn {
+            Some(MessageLayer::GatedGcn(gated)) => network::Local::GatedGcn {
                 nodes: [&gated.own, &gated.value, &gated.target, &gated.source].map(Clone::clone),
                 arcs: gated.edge.clone(),
                 gate: gated.gate.clone().map(|(first, second)| [first, second]),
@@ -252,7 +229,7 @@ impl Layer {
             (Some(local), Some(norm)) => {
                 let (received, e) = local.forward(pass, structure, x.clone(), e, positions);
                 let received = match local {
-                    LocalLayer::GatedGcn(_) => received,
+                    MessageLayer::GatedGcn(_) => received,
                     _ => x + self.local_dropout.forward(pass, received),
                 };
                 (norm.forward(pass, received) + attended, e)
@@ -261,57 +238,5 @@ impl Layer {
         };
         let y = y.clone() + self.feed_forward.forward(pass, y);
         (self.feed_forward_norm.forward(pass, y), e)
-    }
-}
-
-impl LocalLayer {
-    fn new(scope: Scope, config: &ModelConfig) -> Option<LocalLayer> {
-        let dim = config.dim;
-        let width = dim / config.heads;
-        Some(match &config.local {
-            Local::None => return None,
-            Local::Gcn => Self::Gcn(Gcn::new(scope, dim, dim)),
-            Local::Sage => Self::Sage(Sage::new(scope, dim, dim)),
-            Local::Gat => Self::Gat(Gat::new(scope, dim, config.heads, width, 0.0)),
-            Local::Gine => Self::Gine(Gine::new(scope, dim, dim, dim)),
-            Local::GatedGcn => {
-                let edge_gate = matches!(config.encoding, Encoding::EsLapPe { .. });
-                Self::GatedGcn(GatedGcn::new(scope, dim, edge_gate, config.dropout))
-            }
-            Local::Pna { towers, aggregators } => {
-                let shape = PnaShape {
-                    inputs: dim,
-                    outputs: dim,
-                    edges: (config.edge != EdgeInput::None).then_some(dim),
-                    towers: *towers,
-                    divide: true,
-                    aggregators: aggregators.clone(),
-                };
-                Self::Pna(Pna::new(scope, &shape))
-            }
-        })
-    }
-
-    /// New node states, and arc states that go on to the next layer.
-    fn forward(
-        &self,
-        pass: &Pass,
-        structure: &Structure,
-        x: Tensor<2>,
-        e: Option<Tensor<2>>,
-        positions: Option<&Tensor<2>>,
-    ) -> (Tensor<2>, Option<Tensor<2>>) {
-        const ARCS: &str = "checked when the model was made";
-        match self {
-            Self::Gcn(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
-            Self::Sage(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
-            Self::Gat(layer) => (layer.forward(pass, structure, &States::Made(x)), e),
-            Self::Gine(layer) => (layer.forward(pass, structure, x, e.clone().expect(ARCS)), e),
-            Self::Pna(layer) => (layer.forward(pass, structure, x, e.clone()), e),
-            Self::GatedGcn(layer) => {
-                let (x, e) = layer.forward(pass, structure, x, e.expect(ARCS), positions);
-                (x, Some(e))
-            }
-        }
     }
 }

@@ -48,8 +48,9 @@ pub struct Gt {
     network: Arc<Network>,
 }
 
+/// A layer, of GT or of SAT.
 #[derive(Clone, Debug)]
-struct Layer {
+pub(super) struct Layer {
     /// Key, then query.
     key_query: Linear,
     value: Linear,
@@ -116,21 +117,25 @@ impl Backbone for Gt {
         if let Some(x) = fused::run(pass, structure, &self.network, &x, extras) {
             return Ok(self.head.forward(pass, structure, x));
         }
-        let scale = self.degree_scale.then(|| {
-            let degrees = structure.by_source.sizes();
-            let scale = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
-            matrix(scale, [batch.num_nodes(), 1], pass.device())
-        });
+        let scale = self.degree_scale.then(|| degree_scale(pass, structure));
         for (number, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(pass, structure, number, x, bias.as_ref(), scale.as_ref());
+            let (bias, scale) = (bias.as_ref(), scale.as_ref());
+            x = layer.forward(pass, structure, number, x.clone(), x, bias, scale);
             pass.record(|| format!("layers.{number}.h"), &x);
         }
         Ok(self.head.forward(pass, structure, x))
     }
 }
 
+/// 1 / √(1 + degree) of every node.
+pub(super) fn degree_scale(pass: &Pass, structure: &Structure) -> Tensor<2> {
+    let degrees = structure.by_source.sizes();
+    let scale = degrees.map(|degree| 1.0 / (1.0 + degree as f32).sqrt()).collect();
+    matrix(scale, [structure.by_source.len(), 1], pass.device())
+}
+
 impl Layer {
-    fn new(mut scope: Scope, config: &ModelConfig, bias: Option<&Bias>) -> Layer {
+    pub(super) fn new(mut scope: Scope, config: &ModelConfig, bias: Option<&Bias>) -> Layer {
         let (dim, heads, dropout) = (config.dim, config.heads, config.dropout);
         let mut map = |name, outputs| {
             let init = Init::xavier_uniform(dim, outputs);
@@ -171,12 +176,15 @@ impl Layer {
         }
     }
 
-    fn forward(
+    /// New states; queries and keys are of `compared`.
+    #[expect(clippy::too_many_arguments, reason = "what a layer reads")]
+    pub(super) fn forward(
         &self,
         pass: &Pass,
         structure: &Structure,
         number: usize,
         x: Tensor<2>,
+        compared: Tensor<2>,
         bias: Option<&Tensor<2>>,
         scale: Option<&Tensor<2>>,
     ) -> Tensor<2> {
@@ -185,7 +193,7 @@ impl Layer {
             record_bias(pass, structure, number, table);
         }
         let width = x.dims()[1];
-        let key_query = self.key_query.forward(pass, x.clone());
+        let key_query = self.key_query.forward(pass, compared);
         let inputs = Inputs {
             key: key_query.clone().narrow(1, 0, width),
             query: key_query.narrow(1, width, width),

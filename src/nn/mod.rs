@@ -62,8 +62,10 @@ mod ops;
 mod parameters;
 mod pass;
 mod prepare;
+pub mod sat;
 pub mod sgformer;
 mod states;
+mod subgraphs;
 
 pub use attention::MultiHead;
 pub use batch::{Batch, Settled, Spectrum, Structure};
@@ -79,6 +81,7 @@ pub use parameters::{Builder, Entry, Init, Param, Parameters, Scope};
 pub use pass::{Mode, Pass, Statistics, Traced, cpu, matrix, values, vector};
 pub use prepare::prepare;
 pub use states::States;
+pub use subgraphs::Subgraphs;
 
 use std::path::Path;
 
@@ -114,8 +117,17 @@ pub struct BackboneEntry {
 }
 
 /// Every backbone.
-pub const ALL: &[BackboneEntry] =
-    &[gps::ENTRY, gt::ENTRY, goat::ENTRY, gnn::GCN, gnn::SAGE, gnn::GAT, gnn::MLP, sgformer::ENTRY];
+pub const ALL: &[BackboneEntry] = &[
+    gps::ENTRY,
+    gt::ENTRY,
+    sat::ENTRY,
+    goat::ENTRY,
+    gnn::GCN,
+    gnn::SAGE,
+    gnn::GAT,
+    gnn::MLP,
+    sgformer::ENTRY,
+];
 
 /// The backbone called `name`.
 ///

@@ -167,6 +167,26 @@ impl<'a> Pass<'a> {
         )
     }
 
+    /// Refuses so many layers of message passing on so many rows and arcs, if there is no room for their states.
+    pub(super) fn check_rows(
+        &self,
+        rows: usize,
+        arcs: usize,
+        dim: usize,
+        layers: usize,
+    ) -> Result<()> {
+        // States that a layer keeps for the derivatives: some of rows, some of arcs.
+        let kept = if self.is_training() { layers } else { 1 };
+        let bytes = (10 * rows as u128 + 8 * arcs as u128) * dim as u128 * 4 * kept as u128;
+        self.limit.unwrap_or_default().check(
+            bytes,
+            &format!(
+                "message passing in the surroundings of all nodes, {rows} rows and {arcs} arcs,"
+            ),
+            "use smaller batches, fewer hops, or `extractor.subtree`, or raise the limit",
+        )
+    }
+
     /// Where tensors are.
     pub fn device(&self) -> &Device {
         &self.device

@@ -1,7 +1,8 @@
 //! From a sample of a data set to what a model reads.
 
 use super::batch::{Batch, Spectrum};
-use super::config::{EdgeInput, Encoding, ModelConfig, NodeInput};
+use super::config::{EdgeInput, Encoding, Extractor, ModelConfig, NodeInput};
+use super::subgraphs::Subgraphs;
 use crate::data::{Matrix, Sample, Values};
 use crate::distance::Codes;
 use crate::encoding::{Laplacian, LaplacianEncoding, SelfLoops, Walk, random_walk};
@@ -54,6 +55,10 @@ pub fn prepare(
         EdgeInput::None | EdgeInput::Dummy => None,
         _ => sample.edge_attr.clone(),
     };
+    let subgraphs = match config.extractor {
+        Some(Extractor::Subgraph(hops)) => Some(Subgraphs::new(nodes, &edges, hops, limit)?),
+        _ => None,
+    };
     let batch = Batch {
         sizes: vec![nodes],
         edges,
@@ -62,6 +67,7 @@ pub fn prepare(
         random_walk: walks,
         spectrum,
         codes,
+        subgraphs,
         targets: sample.y.clone(),
         ..Batch::default()
     };

@@ -155,7 +155,7 @@ impl Report {
             if self.sections.len() > 1 {
                 let _ = write!(text, "## {}\n\n", markdown(&section.set));
             }
-            let _ = write!(text, "{}\n", section.table().to_markdown());
+            let _ = writeln!(text, "{}", section.table().to_markdown());
             section
                 .remarks()
                 .iter()

@@ -121,9 +121,15 @@ impl SeedDirectory {
         read_json(&self.path.join("cost.json")).ok()
     }
 
-    /// Writes what it has taken.
+    /// Writes what it has taken. A kill leaves the old or the new one; it is not worth waiting for the disk.
     pub fn write_cost(&self, cost: &Cost) -> Result<()> {
-        write_json(&self.path.join("cost.json"), cost)
+        let path = self.path.join("cost.json");
+        let problem = |e| Error::io("cannot write", &path, e);
+        let text = serde_json::to_string_pretty(cost)
+            .map_err(|e| Error::data(format!("{}: {e}", path.display())))?;
+        let beside = self.path.join(".cost.json.tmp");
+        fs::write(&beside, format!("{text}\n")).map_err(problem)?;
+        fs::rename(&beside, &path).map_err(problem)
     }
 
     /// What it came to, if it is finished.

@@ -100,7 +100,6 @@ impl Keeper {
         parameters: &Parameters,
         optimizer: &Optimizer,
     ) -> Result<()> {
-        let start = Instant::now();
         let (seconds, cpu_seconds) = self.clock.lap();
         let before = self.spent;
         let sum = |(before, now): (f64, f64)| before + now;
@@ -115,6 +114,7 @@ impl Keeper {
             peak_bytes: before.peak_bytes.max(peak_memory()),
         };
         self.directory.write_cost(&self.spent)?;
+        let start = Instant::now();
         // What is resumed from comes last: all that it refers to is there.
         self.directory.sync()?;
         if let Some(best) = self.best.as_mut().filter(|best| !best.is_written) {

@@ -7,6 +7,7 @@ mod gat;
 mod gated_gcn;
 mod gcn;
 mod gine;
+mod layer;
 mod pna;
 mod sage;
 
@@ -14,6 +15,7 @@ pub use gat::Gat;
 pub use gated_gcn::GatedGcn;
 pub use gcn::Gcn;
 pub use gine::Gine;
+pub use layer::{MessageLayer, check_arcs};
 pub use pna::{Aggregator, Pna, PnaShape};
 pub use sage::Sage;
 

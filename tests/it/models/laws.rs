@@ -1,6 +1,8 @@
 //! What holds for every model: order, batches, tiny graphs, repetition, tracing, files.
 
-use super::{assert_close, check_gradient, configs, example, example_of, predict, shuffled};
+use super::{
+    assert_close, check_gradient, configs, example, example_of, predict, shuffled, surround,
+};
 use crate::support::Way;
 use hdse::data::Values;
 use hdse::nn::config::Encoding;
@@ -12,7 +14,8 @@ fn the_order_of_nodes_and_arcs_changes_nothing() {
     for config in configs() {
         let model = Model::new(&config, Seed(1)).unwrap();
         let batch = example_of(&config, 13, 30, 5);
-        let (other, order) = shuffled(&batch, 7);
+        let (mut other, order) = shuffled(&batch, 7);
+        surround(&config, &mut other);
         let mut expected = predict(&model, &batch);
         if expected.len() > config.outputs {
             let row = |&node: &usize| expected[node * 2..][..2].to_vec();

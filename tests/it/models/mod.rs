@@ -13,8 +13,8 @@ pub use presets::preset;
 
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::{Codes, Distances, MaxDistance};
-use hdse::nn::config::{EdgeInput, Encoding, NodeInput};
-use hdse::nn::{Batch, Model, ModelConfig, Pass, Spectrum, values};
+use hdse::nn::config::{EdgeInput, Encoding, Extractor, NodeInput};
+use hdse::nn::{Batch, Model, ModelConfig, Pass, Spectrum, Subgraphs, values};
 use hdse::rng::{Seed, Stream};
 use hdse::{Graph, Hierarchy, MemoryLimit, coarsen};
 use serde_json::{Value, json};
@@ -84,6 +84,17 @@ pub fn configs() -> Vec<ModelConfig> {
             json!({ "encoding": { "lappe": { "frequencies": 4 } }, "pool": "none",
             "degree_scale": false, "identical_layers": true, "bias": "linear", "combine": "sum" }),
         ),
+        with(
+            "sat",
+            json!({ "local": { "pna": { "towers": 2, "aggregators": ["mean", "sum", "max"] } },
+            "edge": { "types": 2 }, "edge_dim": 5, "extractor": { "subgraph": 2 } }),
+        ),
+        with("sat", json!({ "local": "gcn", "extractor": { "subtree": 2 }, "pool": "none" })),
+        with(
+            "sat",
+            json!({ "local": "gine", "edge": "dummy", "extractor": { "subgraph": 1 }, "bias": "none",
+            "encoding": { "rwse": { "steps": 5 } } }),
+        ),
     ]
 }
 
@@ -107,11 +118,20 @@ pub fn example_of(config: &ModelConfig, nodes: u32, arcs: u32, seed: u64) -> Bat
         EdgeInput::Bonds(counts) => columns(m, counts),
         EdgeInput::Linear(of) => columns(m, &vec![9; *of]),
     };
+    surround(config, &mut batch);
     if let Encoding::LapPe { skip, .. } = config.encoding {
         let spectrum = batch.spectrum.as_mut().unwrap();
         spectrum.counts = vec![(n - skip.min(n)).min(4)];
     }
     batch
+}
+
+/// Gives a graph the surroundings of its nodes, if the model reads them.
+pub fn surround(config: &ModelConfig, batch: &mut Batch) {
+    if let Some(Extractor::Subgraph(hops)) = config.extractor {
+        let found = Subgraphs::new(batch.num_nodes(), &batch.edges, hops, MemoryLimit::NONE);
+        batch.subgraphs = Some(found.unwrap());
+    }
 }
 
 /// A graph with features and encodings of all sorts. Its last nodes have no arcs.

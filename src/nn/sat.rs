@@ -1,0 +1,194 @@
+//! SAT: attention between nodes that are compared by their surroundings (Chen, O'Bray & Borgwardt 2022), with the distance bias.
+//!
+//! A layer is one of [`GT`](super::gt) whose queries and keys are of structure-aware states; values are of the states themselves.
+//!
+//! ```text
+//! k-subtree     h₀ = x, hₜ = relu(MP hₜ₋₁)                            s = W BN [h₀, h₁, …, h_k]
+//! k-subgraph    the same within the k-hop surroundings of each node     s = W BN [x, Σ over them of h_k]
+//! ```
+//!
+//! MP is any layer of message passing. Surroundings are lists of rows ([`super::subgraphs`]); they have some times the nodes
+//! of the graph, and that is what a step takes.
+
+use burn::tensor::{Tensor, activation};
+
+use super::batch::{Batch, Structure};
+use super::bias::Bias;
+use super::config::{Extractor, Local, ModelConfig};
+use super::encoder::{FeatureEncoder, PositionEncoder};
+use super::gt::{self, degree_scale};
+use super::head::Predictor;
+use super::layers::{BatchNorm, Linear};
+use super::message::{MessageLayer, check_arcs};
+use super::ops::rows::{gather, sum};
+use super::parameters::Scope;
+use super::pass::Pass;
+use super::subgraphs::Union;
+use super::{Backbone, BackboneEntry};
+use crate::{Error, Result};
+
+pub(super) const ENTRY: BackboneEntry = BackboneEntry {
+    name: "sat",
+    summary: "SAT: attention between nodes compared by their surroundings",
+    citation: "Chen, O'Bray & Borgwardt 2022",
+    make: |scope, config| Ok(Box::new(Sat::new(scope, config)?)),
+};
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Sat {
+    nodes: FeatureEncoder,
+    arcs: Option<FeatureEncoder>,
+    positions: PositionEncoder,
+    bias: Option<Bias>,
+    layers: Vec<(Structural, gt::Layer)>,
+    head: Predictor,
+    heads: usize,
+    dim: usize,
+    degree_scale: bool,
+    reads_subgraphs: bool,
+}
+
+/// From states to structure-aware states.
+#[derive(Clone, Debug)]
+struct Structural {
+    messages: Vec<MessageLayer>,
+    norm: BatchNorm,
+    output: Linear,
+}
+
+impl Sat {
+    /// A model with its parameters in `scope`.
+    pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Sat> {
+        config.check()?;
+        check_arcs(config)?;
+        let Some(extractor) = config.extractor else {
+            return Err(Error::config(
+                "the backbone sat needs `extractor`: { subtree = K } or { subgraph = K }; without surroundings it is gt",
+            ));
+        };
+        if matches!(config.local, Local::None | Local::GatedGcn) {
+            return Err(Error::config(
+                "the extractor of sat needs message passing that keeps no states of arcs: set `local` to pna, gcn, sage, gat or gine",
+            ));
+        }
+        let edge_width = config.edge_dim.unwrap_or(config.dim);
+        let nodes = FeatureEncoder::nodes(scope, &config.node, config.dim, false);
+        let arcs = FeatureEncoder::arcs(scope, &config.edge, edge_width);
+        let positions = PositionEncoder::added(scope, &config.encoding, config.dim)?;
+        let bias = Bias::new(scope, config)?;
+        let layers = (0..config.layers)
+            .map(|number| {
+                let alike = if config.identical_layers { 0 } else { number };
+                let mut scope = scope.at("layers");
+                let mut scope = scope.like(number, alike);
+                let structural =
+                    Structural::new(scope.at("extractor"), config, extractor, edge_width);
+                (structural, gt::Layer::new(scope, config, bias.as_ref()))
+            })
+            .collect();
+        Ok(Sat {
+            nodes,
+            arcs,
+            positions,
+            bias,
+            layers,
+            head: Predictor::new(scope, config),
+            heads: config.heads,
+            dim: config.dim,
+            degree_scale: config.degree_scale.unwrap_or(true),
+            reads_subgraphs: matches!(extractor, Extractor::Subgraph(_)),
+        })
+    }
+}
+
+impl Backbone for Sat {
+    fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
+        let structure = &batch.structure()?;
+        pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;
+        let union = structure.union.as_deref().filter(|_| self.reads_subgraphs);
+        if self.reads_subgraphs && union.is_none() {
+            return Err(Error::data(
+                "the model reads the surroundings of every node, but the batch has none; `prepare` finds them",
+            ));
+        }
+        if let Some(union) = union {
+            let rows = union.structure.by_graph.of_row().len();
+            let arcs = union.structure.by_source.of_row().len();
+            let hops = self.layers.iter().map(|(structural, _)| structural.messages.len()).sum();
+            pass.check_rows(rows, arcs, self.dim, hops)?;
+        }
+        let features = batch.node_features.as_ref();
+        let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
+        if let Some(positions) = self.positions.forward(pass, batch, structure)? {
+            x = x + positions;
+        }
+        let features = batch.edge_features.as_ref();
+        let arcs = self.arcs.as_ref();
+        let e = arcs.map(|arcs| arcs.forward(pass, features, batch.num_arcs(), "edge features"));
+        let e = e.transpose()?;
+        let e = match union {
+            Some(union) => e.map(|e| gather(pass, &union.arcs, e)),
+            None => e,
+        };
+        pass.record(|| "encoder.h".into(), &x);
+        let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
+        let scale = self.degree_scale.then(|| degree_scale(pass, structure));
+        for (number, (structural, layer)) in self.layers.iter().enumerate() {
+            let surroundings = structural.forward(pass, structure, union, &x, e.as_ref());
+            pass.record(|| format!("layers.{number}.struct"), &surroundings);
+            let (bias, scale) = (bias.as_ref(), scale.as_ref());
+            x = layer.forward(pass, structure, number, x, surroundings, bias, scale);
+            pass.record(|| format!("layers.{number}.h"), &x);
+        }
+        Ok(self.head.forward(pass, structure, x))
+    }
+}
+
+impl Structural {
+    fn new(
+        mut scope: Scope,
+        config: &ModelConfig,
+        extractor: Extractor,
+        edge_width: usize,
+    ) -> Structural {
+        let messages = (0..extractor.hops())
+            .filter_map(|hop| MessageLayer::new(scope.at("gnn").at(hop), config, edge_width))
+            .collect();
+        let width = config.dim
+            * match extractor {
+                Extractor::Subtree(hops) => hops + 1,
+                Extractor::Subgraph(_) => 2,
+            };
+        Structural {
+            messages,
+            norm: BatchNorm::new(scope.at("bn"), width),
+            output: Linear::new(scope.at("out_proj"), width, config.dim),
+        }
+    }
+
+    fn forward(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        union: Option<&Union>,
+        x: &Tensor<2>,
+        e: Option<&Tensor<2>>,
+    ) -> Tensor<2> {
+        let (within, mut h) = match union {
+            Some(union) => (&union.structure, gather(pass, &union.nodes, x.clone())),
+            None => (structure, x.clone()),
+        };
+        let mut known = vec![x.clone()];
+        for layer in &self.messages {
+            h = activation::relu(layer.forward(pass, within, h, e.cloned(), None).0);
+            if union.is_none() {
+                known.push(h.clone());
+            }
+        }
+        if union.is_some() {
+            known.push(sum(pass, &within.by_graph, h));
+        }
+        self.output.forward(pass, self.norm.forward(pass, Tensor::cat(known, 1)))
+    }
+}
