@@ -133,10 +133,10 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "model.encoding",
-        "none, { rwse = { steps, dim, self_loops } }, { lappe = { frequencies, dim, laplacian, skip, random_signs } }, \
+        "none, { rwse = { steps, dim, self_loops } }, { rrwp = { steps } }, { lappe = { frequencies, dim, laplacian, skip, random_signs } }, \
          { eslappe = { frequencies, laplacian, skip } }, { degree = { max, dim } }",
         "none",
-        "positional encoding: random walks, eigenvectors, eigenvectors in the edge gate, degrees",
+        "positional encoding: random walks, those between all nodes (grit), eigenvectors, eigenvectors in the edge gate, degrees",
     ),
     key(
         "model.local",

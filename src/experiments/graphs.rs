@@ -120,14 +120,16 @@ fn community_small() -> Experiment {
 fn coarseners(backbone: &str, model: &str) -> Experiment {
     let mut rows =
         vec![Row::new("off", model, &["model.bias=none"]).published(find(4, "zinc", model))];
+    let file = format!("{backbone}-zinc");
+    let own = configured(&file).map_or(String::new(), |config| config.hierarchy.coarsener);
     for entry in crate::coarsen::ALL {
-        let (id, change) = match entry.name {
-            "random" => ("random", "random:like=newman"),
-            name => (name, name),
-        };
+        let id = entry.name;
         let row = Row::new(id, &format!("{model} + HDSE, {id}"), &[]);
-        let row =
-            if id == "newman" { row } else { row.set(format!("hierarchy.coarsener={change}")) };
+        let row = match id {
+            id if id == own => row,
+            "random" => row.set(format!("hierarchy.coarsener=random:like={own}")),
+            id => row.set(format!("hierarchy.coarsener={id}")),
+        };
         rows.push(row.published(find(4, "zinc", &format!("{model} + HDSE ({id})"))));
     }
     Experiment {
@@ -136,7 +138,7 @@ fn coarseners(backbone: &str, model: &str) -> Experiment {
         rows,
         table: 4,
         seeds: SEEDS,
-        ..Experiment::of(&format!("{backbone}-zinc"))
+        ..Experiment::of(&file)
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn all() -> Vec<Experiment> {
     all.extend([ACTOR, SQUIRREL, CHAMELEON].map(|set| experiment(&set, GIVEN)));
     all.extend([PROTEINS, ARXIV, ARXIV_YEAR, PRODUCTS, PAPERS].map(|set| experiment(&set, "")));
     all.extend([SQUIRREL, ARXIV_YEAR, ARXIV].map(|set| levels(&set)));
+    all.extend([CORA, CITESEER, PUBMED].map(|set| ansgt(&set)));
     all.extend([CORA, CITESEER, PUBMED, ACTOR, SQUIRREL, CHAMELEON].map(|set| variants(&set)));
     all
 }
@@ -130,6 +131,22 @@ fn variants(set: &Set) -> Experiment {
                  that row's test is the one to quote."
             .into(),
         ..Experiment::of(&format!("goat-{name}"))
+    }
+}
+
+/// Attention to sampled nodes, whose backbone is still to come.
+fn ansgt(set: &Set) -> Experiment {
+    let Set(name, summary, ..) = *set;
+    let row = |id: &str, model: &str, changes: &[&str]| {
+        Row::new(id, model, changes).published(find(19, name, model))
+    };
+    Experiment {
+        name: format!("{name}-ansgt"),
+        summary: format!("{summary}, by ANS-GT"),
+        rows: vec![row("off", "ANS-GT", &["model.bias=none"]), row("hdse", "ANS-GT + HDSE", &[])],
+        table: 19,
+        seeds: 3,
+        ..Experiment::of(&format!("ansgt-{name}"))
     }
 }
 

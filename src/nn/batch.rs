@@ -12,6 +12,7 @@ use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use super::pass::Pass;
 use super::subgraphs::{Subgraphs, Union};
+use super::walks::Walks;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
 use crate::{Error, Result};
@@ -42,6 +43,8 @@ pub struct Batch {
     pub codes: Option<Codes>,
     /// The surroundings of every node.
     pub subgraphs: Option<Subgraphs>,
+    /// How many powers of random walks between all nodes are wanted.
+    pub walk_powers: Option<usize>,
     /// Features of the nodes of a large graph, instead of `node_features`: shared by batches, perhaps sparse.
     pub features: Option<Arc<FeatureRows>>,
     /// Clusters of nodes, for attention to clusters.
@@ -104,6 +107,8 @@ impl Batch {
         let mut structure = Structure::new(&self.sizes, &self.edges, codes);
         let union = self.subgraphs.as_ref();
         structure.union = union.map(|all| Arc::new(all.union(self.num_nodes(), self.num_arcs())));
+        let walks = self.walk_powers.map(|powers| Walks::new(&self.sizes, &self.edges, powers));
+        structure.walks = walks.transpose()?.map(Arc::new);
         Ok(Arc::new(structure))
     }
 
@@ -234,6 +239,8 @@ impl Batch {
         }
         let spectra = same_parts("eigenvectors", batches.iter().map(|b| b.spectrum.as_ref()))?;
         let codes = same_parts("distance codes", batches.iter().map(|b| b.codes.as_ref()))?;
+        let powers = same_parts("random walks", batches.iter().map(|b| b.walk_powers.as_ref()))?;
+        let powers = powers.and_then(|powers| powers.first().copied().copied());
         let subgraphs = same_parts("surroundings", batches.iter().map(|b| b.subgraphs.as_ref()))?;
         let targets = same_parts("targets", batches.iter().map(|b| b.targets.as_ref()))?;
         let width = |codes: &&Codes| codes.codebook().width();
@@ -253,6 +260,7 @@ impl Batch {
                 let arcs: Vec<usize> = batches.iter().map(|batch| batch.num_arcs()).collect();
                 Subgraphs::merge(&parts, &nodes, &arcs)
             }),
+            walk_powers: powers,
             targets: targets.map(|targets| append(&targets)),
             settled: Settled::default(),
             ..Batch::default()
@@ -273,6 +281,11 @@ pub struct Structure {
     pub pairs: Arc<Pairs>,
     /// The surroundings of every node, if a model reads them.
     pub union: Option<Arc<Union>>,
+    /// Random walks between all nodes of each graph, if a model reads them.
+    pub walks: Option<Arc<Walks>>,
+    pair_ends: OnceLock<[Arc<Groups>; 2]>,
+    arc_pairs: OnceLock<Arc<Groups>>,
+    codes_of_pairs: OnceLock<Arc<Groups>>,
     looped: OnceLock<[Arc<Groups>; 2]>,
     lanes: OnceLock<Arc<Lanes>>,
     convolution: OnceLock<Arc<Propagation>>,
@@ -299,12 +312,54 @@ impl Structure {
             by_graph: Groups::new(of_node.collect(), sizes.len()),
             pairs: Pairs::new(offsets, codes),
             union: None,
+            walks: None,
+            pair_ends: OnceLock::new(),
+            arc_pairs: OnceLock::new(),
+            codes_of_pairs: OnceLock::new(),
             looped: OnceLock::new(),
             lanes: OnceLock::new(),
             convolution: OnceLock::new(),
             means: OnceLock::new(),
             convolved: OnceLock::new(),
         }
+    }
+
+    /// For every pair of nodes, its first and its second one.
+    pub fn pair_ends(&self) -> &[Arc<Groups>; 2] {
+        self.pair_ends.get_or_init(|| {
+            let nodes = self.pairs.node_offsets();
+            let ends = nodes.windows(2).flat_map(|ends| {
+                let own = ends[0] as u32..ends[1] as u32;
+                own.clone().flat_map(move |first| own.clone().map(move |second| (first, second)))
+            });
+            let (first, second): (Vec<u32>, Vec<u32>) = ends.unzip();
+            [first, second].map(|ends| Groups::new(ends, self.by_graph.of_row().len()))
+        })
+    }
+
+    /// For every arc, the pair of the node where it ends and the one where it starts.
+    pub fn arc_pairs(&self) -> &Arc<Groups> {
+        self.arc_pairs.get_or_init(|| {
+            let (nodes, starts) = (self.pairs.node_offsets(), self.pairs.pair_offsets());
+            let pair = |(&source, &target): (&u32, &u32)| {
+                let graph = self.by_graph.of_row()[source as usize] as usize;
+                let (first, size) = (nodes[graph], nodes[graph + 1] - nodes[graph]);
+                (starts[graph] + (target as usize - first) * size + source as usize - first) as u32
+            };
+            let ends = self.by_source.of_row().iter().zip(self.by_target.of_row());
+            Groups::new(ends.map(pair).collect(), self.pairs.len())
+        })
+    }
+
+    /// For every pair, its code, of so many.
+    ///
+    /// # Panics
+    /// If pairs have no codes.
+    pub fn codes_of_pairs(&self, count: usize) -> &Arc<Groups> {
+        self.codes_of_pairs.get_or_init(|| {
+            let codes = self.pairs.codes().expect("a bias needs codes");
+            Groups::new(codes.to_vec(), count)
+        })
     }
 
     /// The graphs dealt to lanes, for the fused path.

@@ -256,6 +256,11 @@ pub enum Encoding {
         #[serde(default = "yes")]
         self_loops: bool,
     },
+    /// Probabilities of random walks between all nodes, for GRIT.
+    Rrwp {
+        /// How many powers, with that of no step.
+        steps: usize,
+    },
     /// Eigenvectors of the Laplacian, with random signs in training.
     LapPe {
         /// How many.
@@ -392,7 +397,7 @@ impl ModelConfig {
         let length = match self.encoding {
             Encoding::None => 1,
             Encoding::Degree { max, .. } => max,
-            Encoding::Rwse { steps, .. } => steps,
+            Encoding::Rwse { steps, .. } | Encoding::Rrwp { steps } => steps,
             Encoding::LapPe { frequencies, .. } | Encoding::EsLapPe { frequencies, .. } => {
                 frequencies
             }

@@ -228,6 +228,7 @@ impl PositionEncoder {
                 let map = Linear::new(scope.at("pe_lin"), *steps, dim);
                 (Self::RandomWalk(norm, map, *steps), dim)
             }
+            Encoding::Rrwp { .. } => return Err(not_of_nodes()),
             Encoding::LapPe { frequencies, dim, random_signs, .. } => {
                 let dim = own(dim)?;
                 let first = Linear::new(scope.at("pe_lin1"), 2, 2 * dim);
@@ -260,6 +261,7 @@ impl PositionEncoder {
             Encoding::Rwse { steps, .. } => {
                 Self::PlainRandomWalk(Linear::new(scope.at("pe_lin"), *steps, width), *steps)
             }
+            Encoding::Rrwp { .. } => return Err(not_of_nodes()),
             Encoding::LapPe { frequencies, random_signs, .. } => {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
                 Self::Eigenvectors(map, *frequencies, *random_signs)
@@ -325,6 +327,12 @@ impl PositionEncoder {
             }
         }))
     }
+}
+
+fn not_of_nodes() -> Error {
+    Error::config(
+        "`encoding.rrwp` is of pairs of nodes, which only the backbone grit reads; take `rwse`",
+    )
 }
 
 fn random_walk(pass: &Pass, batch: &Batch, steps: usize) -> Result<Tensor<2>> {

@@ -54,6 +54,7 @@ pub mod fused;
 pub mod gnn;
 pub mod goat;
 pub mod gps;
+pub mod grit;
 pub mod gt;
 mod head;
 mod layers;
@@ -66,6 +67,7 @@ pub mod sat;
 pub mod sgformer;
 mod states;
 mod subgraphs;
+mod walks;
 
 pub use attention::MultiHead;
 pub use batch::{Batch, Settled, Spectrum, Structure};
@@ -82,6 +84,7 @@ pub use pass::{Mode, Pass, Statistics, Traced, cpu, matrix, values, vector};
 pub use prepare::prepare;
 pub use states::States;
 pub use subgraphs::Subgraphs;
+pub use walks::Walks;
 
 use std::path::Path;
 
@@ -121,6 +124,7 @@ pub const ALL: &[BackboneEntry] = &[
     gps::ENTRY,
     gt::ENTRY,
     sat::ENTRY,
+    grit::ENTRY,
     goat::ENTRY,
     gnn::GCN,
     gnn::SAGE,

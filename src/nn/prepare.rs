@@ -39,7 +39,7 @@ pub fn prepare(
     let edges = sample.edges.clone();
     let (mut walks, mut spectrum) = (None, None);
     match &config.encoding {
-        Encoding::None | Encoding::Degree { .. } => {}
+        Encoding::None | Encoding::Degree { .. } | Encoding::Rrwp { .. } => {}
         Encoding::Rwse { steps, self_loops, .. } => {
             let loops = if *self_loops { SelfLoops::Keep } else { SelfLoops::Drop };
             let walk = Walk::new(nodes, &edges.sources, &edges.targets, loops)?;
@@ -59,6 +59,10 @@ pub fn prepare(
         Some(Extractor::Subgraph(hops)) => Some(Subgraphs::new(nodes, &edges, hops, limit)?),
         _ => None,
     };
+    let walk_powers = match config.encoding {
+        Encoding::Rrwp { steps } => Some(steps),
+        _ => None,
+    };
     let batch = Batch {
         sizes: vec![nodes],
         edges,
@@ -68,6 +72,7 @@ pub fn prepare(
         spectrum,
         codes,
         subgraphs,
+        walk_powers,
         targets: sample.y.clone(),
         ..Batch::default()
     };

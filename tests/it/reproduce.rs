@@ -146,7 +146,7 @@ fn a_budget_settles_the_epochs_once() {
     let (code, _, errors) = hdse(folder.path(), &["reproduce", "community-small", "--budget", "0"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("take a number of hours"), "{errors}");
-    let (code, _, errors) = hdse(folder.path(), &["reproduce", "zinc-grit"]);
+    let (code, _, errors) = hdse(folder.path(), &["reproduce", "cora-ansgt"]);
     assert_eq!(code, Some(2));
-    assert!(errors.contains("needs the backbone `grit`, which is still to come"), "{errors}");
+    assert!(errors.contains("needs the backbone `ansgt`, which is still to come"), "{errors}");
 }

@@ -9,8 +9,8 @@ use hdse::MemoryLimit;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::Codes;
 use hdse::nn::{
-    Batch, Clusters, Groups, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, Subgraphs, cpu,
-    values,
+    Batch, Clusters, Groups, Mode, Model, ModelConfig, Parameters, Pass, Spectrum, Subgraphs,
+    Walks, cpu, values,
 };
 use hdse::rng::Seed;
 use hdse::train::Loss;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// Models that are implemented; others are named as not covered.
 pub fn is_about(fixture: &Fixture) -> bool {
     match fixture.config["model"].as_str() {
-        Some("gps" | "goat" | "gt") => true,
+        Some("gps" | "goat" | "gt" | "grit") => true,
         _ => false,
     }
 }
@@ -73,6 +73,13 @@ pub fn config(fixture: &Value) -> ModelConfig {
     }
     if gps {
         set("local", fixture["local"].clone());
+    }
+    if fixture["model"] == "grit" {
+        set("node", json!({ "types": fixture["node_types"] }));
+        set("edge", json!({ "types": fixture["edge_types"] }));
+        set("encoding", json!({ "rrwp": { "steps": fixture["rrwp_steps"] } }));
+        set("head", json!("san"));
+        return serde_json::from_value(config).unwrap();
     }
     match fixture["encoder"].as_str().expect("an encoder") {
         "zinc" => {
@@ -223,10 +230,17 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
         assert_eq!(found.arcs.len(), fixture.ints(&name("sub_edge_type")).len());
         found
     });
+    let walk_powers = fixture.has(&name("rrwp")).then(|| {
+        let powers = width(&name("rrwp"));
+        let walks = Walks::new(&sizes, &edges, powers).unwrap();
+        fixture.output(&name("rrwp"), &walks.values);
+        powers
+    });
     Batch {
         sizes,
         edges,
         subgraphs,
+        walk_powers,
         node_features: ints(["node_type", "atom"]).or_else(|| reals(["x", "x"])),
         edge_features: ints(["edge_type", "bond"]),
         random_walk: reals(["rwse", "pe"]),

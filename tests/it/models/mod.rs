@@ -89,6 +89,15 @@ pub fn configs() -> Vec<ModelConfig> {
             json!({ "local": { "pna": { "towers": 2, "aggregators": ["mean", "sum", "max"] } },
             "edge": { "types": 2 }, "edge_dim": 5, "extractor": { "subgraph": 2 } }),
         ),
+        with(
+            "grit",
+            json!({ "edge": { "types": 2 }, "encoding": { "rrwp": { "steps": 4 } }, "pool": "sum" }),
+        ),
+        with(
+            "grit",
+            json!({ "encoding": { "rrwp": { "steps": 3 } }, "pool": "none", "bias": "none",
+            "node": { "linear": 3 } }),
+        ),
         with("sat", json!({ "local": "gcn", "extractor": { "subtree": 2 }, "pool": "none" })),
         with(
             "sat",
@@ -126,11 +135,14 @@ pub fn example_of(config: &ModelConfig, nodes: u32, arcs: u32, seed: u64) -> Bat
     batch
 }
 
-/// Gives a graph the surroundings of its nodes, if the model reads them.
+/// Gives a graph what follows from its arcs, if the model reads it.
 pub fn surround(config: &ModelConfig, batch: &mut Batch) {
     if let Some(Extractor::Subgraph(hops)) = config.extractor {
         let found = Subgraphs::new(batch.num_nodes(), &batch.edges, hops, MemoryLimit::NONE);
         batch.subgraphs = Some(found.unwrap());
+    }
+    if let Encoding::Rrwp { steps } = config.encoding {
+        batch.walk_powers = Some(steps);
     }
 }
 

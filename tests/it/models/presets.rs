@@ -6,6 +6,7 @@ use super::configs;
 use hdse::config::Config;
 use hdse::data::nodes;
 use hdse::data::sets::{self, Level, Task};
+use hdse::nn::config::BiasKind;
 use hdse::nn::{ALL, Model, ModelConfig};
 use hdse::rng::Seed;
 use hdse::train::fit;
@@ -67,6 +68,12 @@ const OURS: &[(&str, usize)] = &[
     ("sat-zinc", 489_297),
     ("sat-pattern", 841_330),
     ("sat-cluster", 755_894),
+    ("grit-zinc", 490_897),
+    ("grit-mnist", 111_458),
+    ("grit-cifar10", 108_806),
+    ("grit-pattern", 495_377),
+    ("grit-cluster", 445_574),
+    ("grit-peptides-func", 469_370),
     ("goat-cora", 521_867),
     ("goat-citeseer", 1_102_600),
     ("goat-pubmed", 282_116),
@@ -98,6 +105,23 @@ fn presets_have_the_published_numbers_of_parameters() {
     }
     for (name, ours) in OURS {
         assert_eq!(count(name), *ours, "{name}");
+    }
+}
+
+#[test]
+fn plain_grit_has_its_published_numbers_of_parameters() {
+    let published = [
+        ("zinc", 473_473),
+        ("mnist", 102_138),
+        ("cifar10", 99_486),
+        ("pattern", 477_953),
+        ("cluster", 431_670),
+        ("peptides-func", 443_338),
+    ];
+    for (set, count) in published {
+        let mut config = preset(&format!("grit-{set}"));
+        config.bias = BiasKind::None;
+        assert_eq!(Model::new(&config, Seed(0)).unwrap().parameters.count(), count, "{set}");
     }
 }
 

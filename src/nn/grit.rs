@@ -1,0 +1,304 @@
+//! GRIT: attention that learns from all pairs of nodes, whose states change from layer to layer (Ma et al. 2023), with the distance bias.
+//!
+//! Pairs begin with the probabilities of random walks, P_ij = (I, M, M², …)_ij with M = D⁻¹A, nodes with those of the way back, and
+//! pairs that are arcs with their features besides. A layer, for every head,
+//!
+//! ```text
+//! s_ij = (Q x_i + K x_j) ∘ E_w e_ij           ê_ij = relu(√s⁺ − √s⁻ + E_b e_ij)
+//! p_i  = softmax_j( clamp(a · ê_ij, ±5) + bias )
+//! y_i  = Σ_j p_ij (V x_j) + V_e Σ_j p_ij ê_ij           h = y ∘ t₁ + log(1 + degree) y ∘ t₂
+//! x ← BN(x + O_h h)        e ← BN(e + O_e ê)            x ← BN(x + W₂ relu(W₁ x))
+//! ```
+//!
+//! The bias is added after the clamp, which would cut off what is far. All that belongs to pairs takes n² numbers times the width: that is the
+//! cost of the model.
+//!
+//! Ma, Lin, Lim, Romero-Soriano, Dokania, Coates, Torr & Lim, "Graph Inductive Biases in Transformers without Message Passing", ICML
+//! 2023.
+
+use std::sync::Arc;
+
+use burn::tensor::{Tensor, activation};
+
+use super::batch::{Batch, Structure};
+use super::bias::Bias;
+use super::config::{Encoding, Local, ModelConfig};
+use super::encoder::FeatureEncoder;
+use super::head::Predictor;
+use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
+use super::ops::rows::{Groups, gather, max, sum};
+use super::parameters::{Init, Param, Scope};
+use super::pass::{Pass, matrix};
+use super::{Backbone, BackboneEntry, record_bias};
+use crate::{Error, Result};
+
+pub(super) const ENTRY: BackboneEntry = BackboneEntry {
+    name: "grit",
+    summary: "GRIT: attention that learns from all pairs of nodes, whose states change from layer to layer",
+    citation: "Ma et al. 2023",
+    make: |scope, config| Ok(Box::new(Grit::new(scope, config)?)),
+};
+
+/// Scores are cut off here, before the bias.
+const CLAMP: f32 = 5.0;
+/// What keeps a sum of weights from 0.
+const TINY: f32 = 1e-16;
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Grit {
+    nodes: FeatureEncoder,
+    arcs: Option<FeatureEncoder>,
+    /// Walks back to a node, and between the nodes of a pair.
+    walks: [Linear; 2],
+    powers: usize,
+    bias: Option<Bias>,
+    layers: Vec<Layer>,
+    head: Predictor,
+    dim: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    /// For every head, factors and then terms.
+    pair: Linear,
+    /// a: `[width of a head, heads, 1]`.
+    score: Param,
+    /// V_e: `[width of a head, heads, width of a head]`.
+    attended_pairs: Param,
+    /// t₁ and t₂: `[1, dim, 2]`.
+    degree: Param,
+    output: Linear,
+    pair_output: Linear,
+    weight_dropout: Dropout,
+    dropout: Dropout,
+    pair_dropout: Dropout,
+    norm: BatchNorm,
+    pair_norm: BatchNorm,
+    feed_forward: FeedForward,
+    feed_forward_norm: BatchNorm,
+    bias: Option<Linear>,
+    heads: usize,
+    width: usize,
+}
+
+impl Grit {
+    /// A model with its parameters in `scope`.
+    pub fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Grit> {
+        config.check()?;
+        let Encoding::Rrwp { steps: powers } = config.encoding else {
+            return Err(Error::config(
+                "the backbone grit begins with random walks between all nodes; set `encoding = { rrwp = { steps = N } }`",
+            ));
+        };
+        if config.local != Local::None || config.degree_scale.is_some() {
+            return Err(Error::config(
+                "the backbone grit has no message passing, and a scale of degrees of its own; leave out `local` and `degree_scale`",
+            ));
+        }
+        let dim = config.dim;
+        let nodes = FeatureEncoder::nodes(scope, &config.node, dim, true);
+        let arcs = FeatureEncoder::arcs(scope, &config.edge, dim);
+        let walks = ["rrwp_node", "rrwp_pair"]
+            .map(|name| Linear::unbiased(scope.at(name), powers, dim, xavier(powers, dim)));
+        let bias = Bias::new(scope, config)?;
+        let layers = (0..config.layers)
+            .map(|number| {
+                let alike = if config.identical_layers { 0 } else { number };
+                let mut scope = scope.at("layers");
+                Layer::new(scope.like(number, alike), config, bias.as_ref())
+            })
+            .collect();
+        let head = Predictor::new(scope, config);
+        Ok(Grit { nodes, arcs, walks, powers, bias, layers, head, dim })
+    }
+
+    /// First states of all pairs: `[pairs, dim]`.
+    fn pairs(
+        &self,
+        pass: &Pass,
+        batch: &Batch,
+        structure: &Structure,
+        walks: &[f32],
+    ) -> Result<Tensor<2>> {
+        let pairs = structure.pairs.len();
+        let e = self.walks[1]
+            .forward(pass, matrix(walks.to_vec(), [pairs, self.powers], pass.device()));
+        let Some(arcs) = &self.arcs else { return Ok(e) };
+        let features = batch.edge_features.as_ref();
+        let of_arcs = arcs.forward(pass, features, batch.num_arcs(), "edge features")?;
+        Ok(e + sum(pass, structure.arc_pairs(), of_arcs))
+    }
+}
+
+impl Backbone for Grit {
+    fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
+        let structure = &batch.structure()?;
+        // Some twelve numbers are kept for each number of a pair.
+        pass.check_pairs(structure.pairs.len(), 6 * self.dim, self.layers.len())?;
+        let walks = structure.walks.as_ref().filter(|walks| walks.powers == self.powers).ok_or_else(|| {
+            Error::data("the model reads random walks between all nodes, but the batch has none; `prepare` asks for them")
+        })?;
+        let features = batch.node_features.as_ref();
+        let x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
+        let back = walks.diagonal(&structure.pairs);
+        let back = matrix(back, [batch.num_nodes(), self.powers], pass.device());
+        let mut x = x + self.walks[0].forward(pass, back);
+        let mut e = self.pairs(pass, batch, structure, &walks.values)?;
+        pass.record(|| "encoder.h".into(), &x);
+        pass.record(|| "encoder.e".into(), &e);
+        let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
+        let degrees =
+            structure.by_target.sizes().map(|degree| (1.0 + degree as f32).ln()).collect();
+        let degrees = matrix(degrees, [batch.num_nodes(), 1], pass.device());
+        for (number, layer) in self.layers.iter().enumerate() {
+            (x, e) = layer.forward(pass, structure, number, x, e, bias.as_ref(), &degrees);
+            pass.record(|| format!("layers.{number}.h"), &x);
+            pass.record(|| format!("layers.{number}.e"), &e);
+        }
+        Ok(self.head.forward(pass, structure, x))
+    }
+}
+
+fn xavier(inputs: usize, outputs: usize) -> Init {
+    Init::Normal((2.0 / (inputs + outputs) as f64).sqrt())
+}
+
+impl Layer {
+    fn new(mut scope: Scope, config: &ModelConfig, bias: Option<&Bias>) -> Layer {
+        let (dim, heads) = (config.dim, config.heads);
+        let width = dim / heads;
+        let mut feed_forward =
+            FeedForward::new(&mut scope, dim, config.feed_forward * dim, config.dropout);
+        feed_forward.outer = Dropout::new(&mut scope, 0.0);
+        Layer {
+            query: Linear::zero_bias(scope.at("Q"), dim, dim, xavier(dim, dim)),
+            key: Linear::unbiased(scope.at("K"), dim, dim, xavier(dim, dim)),
+            value: Linear::unbiased(scope.at("V"), dim, dim, xavier(dim, dim)),
+            pair: Linear::zero_bias(scope.at("E"), dim, 2 * dim, xavier(dim, 2 * dim)),
+            score: scope.parameter("Aw", &[width, heads, 1], xavier(heads, width)),
+            attended_pairs: scope.parameter(
+                "Ve",
+                &[width, heads, width],
+                xavier(heads * width, width * width),
+            ),
+            degree: scope.parameter("deg_coef", &[1, dim, 2], xavier(2 * dim, 2)),
+            output: Linear::new(scope.at("O_h"), dim, dim),
+            pair_output: Linear::new(scope.at("O_e"), dim, dim),
+            weight_dropout: Dropout::new(&mut scope, config.attention_dropout),
+            dropout: Dropout::new(&mut scope, config.dropout),
+            pair_dropout: Dropout::new(&mut scope, config.dropout),
+            norm: BatchNorm::new(scope.at("norm1_h"), dim),
+            pair_norm: BatchNorm::new(scope.at("norm1_e"), dim),
+            feed_forward,
+            feed_forward_norm: BatchNorm::new(scope.at("norm2_h"), dim),
+            bias: bias.map(|bias| bias.layer(&mut scope, heads)),
+            heads,
+            width,
+        }
+    }
+
+    /// New states of nodes and pairs.
+    #[expect(clippy::too_many_arguments, reason = "what a layer reads")]
+    fn forward(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        number: usize,
+        x: Tensor<2>,
+        e: Tensor<2>,
+        bias: Option<&Tensor<2>>,
+        degrees: &Tensor<2>,
+    ) -> (Tensor<2>, Tensor<2>) {
+        let [queries, keys] = structure.pair_ends();
+        let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
+        if let Some(table) = &table {
+            record_bias(pass, structure, number, table);
+        }
+        let seen = self.seen(pass, [queries, keys], &x, &e);
+        let mut scores = self.scores(pass, &seen);
+        if let Some(table) = table {
+            let codes = structure.codes_of_pairs(table.dims()[0]);
+            scores = scores + gather(pass, codes, table);
+        }
+        let weights = self.weights(pass, queries, scores);
+        pass.record(|| format!("layers.{number}.attention"), &weights);
+        let weights = self.weight_dropout.forward(pass, weights);
+        let weights = self.by_column(weights);
+        let value = gather(pass, keys, self.value.forward(pass, x.clone()));
+        let of_nodes = sum(pass, queries, weights.clone() * value);
+        let of_pairs = self.of_pairs(pass, sum(pass, queries, weights * seen.clone()));
+        let attended = self.dropout.forward(pass, of_nodes + of_pairs);
+        let dim = self.heads * self.width;
+        let factor =
+            |place: usize| pass.param::<3>(self.degree).narrow(2, place, 1).reshape([1, dim]);
+        let attended = attended.clone() * factor(0) + attended * degrees.clone() * factor(1);
+        let x = self.norm.forward(pass, x + self.output.forward(pass, attended));
+        let seen = self.pair_dropout.forward(pass, seen);
+        let e = self.pair_norm.forward(pass, e + self.pair_output.forward(pass, seen));
+        let y = x.clone() + self.feed_forward.forward(pass, x);
+        (self.feed_forward_norm.forward(pass, y), e)
+    }
+
+    /// ê of all pairs: `[pairs, dim]`.
+    fn seen(
+        &self,
+        pass: &Pass,
+        ends: [&Arc<Groups>; 2],
+        x: &Tensor<2>,
+        e: &Tensor<2>,
+    ) -> Tensor<2> {
+        let pairs = e.dims()[0];
+        let asked = gather(pass, ends[0], self.query.forward(pass, x.clone()));
+        let found = gather(pass, ends[1], self.key.forward(pass, x.clone()));
+        let made = self.pair.forward(pass, e.clone()).reshape([pairs, self.heads, 2 * self.width]);
+        let part = |first: usize| {
+            made.clone().narrow(2, first, self.width).reshape([pairs, self.heads * self.width])
+        };
+        let s = (asked + found) * part(0);
+        activation::relu(signed_root(s) + part(self.width))
+    }
+
+    /// a · ê of every head, cut off: `[pairs, heads]`.
+    fn scores(&self, pass: &Pass, seen: &Tensor<2>) -> Tensor<2> {
+        let [pairs, dim] = seen.dims();
+        let score = pass.param::<3>(self.score).swap_dims(0, 1).reshape([1, dim]);
+        let products = (seen.clone() * score).reshape([pairs, self.heads, self.width]);
+        products.sum_dim(2).reshape([pairs, self.heads]).clamp(-CLAMP, CLAMP)
+    }
+
+    /// Softmax over the pairs of every first node.
+    fn weights(&self, pass: &Pass, queries: &Arc<Groups>, scores: Tensor<2>) -> Tensor<2> {
+        let largest = max(pass, queries, scores.clone().detach());
+        let raised = (scores - gather(pass, queries, largest)).exp();
+        let total = sum(pass, queries, raised.clone()) + TINY;
+        raised / gather(pass, queries, total)
+    }
+
+    /// A number for every head, for all columns of the head.
+    fn by_column(&self, weights: Tensor<2>) -> Tensor<2> {
+        let pairs = weights.dims()[0];
+        let each = weights.reshape([pairs, self.heads, 1]).repeat_dim(2, self.width);
+        each.reshape([pairs, self.heads * self.width])
+    }
+
+    /// V_e of what was attended to, head by head.
+    fn of_pairs(&self, pass: &Pass, attended: Tensor<2>) -> Tensor<2> {
+        let map = pass.param::<3>(self.attended_pairs);
+        let heads = (0..self.heads).map(|head| {
+            let own = attended.clone().narrow(1, head * self.width, self.width);
+            own.matmul(map.clone().narrow(1, head, 1).reshape([self.width, self.width]))
+        });
+        Tensor::cat(heads.collect(), 1)
+    }
+}
+
+/// √s for what is positive, −√−s for what is negative; its derivative at 0 is taken as 0.
+fn signed_root(s: Tensor<2>) -> Tensor<2> {
+    let zero = s.clone().equal_elem(0.0);
+    let sign = s.clone().detach().sign();
+    s.abs().mask_fill(zero, 1.0).sqrt() * sign
+}
