@@ -126,7 +126,7 @@ impl Grit {
     ) -> Result<Tensor<2>> {
         let pairs = structure.pairs.len();
         let e = self.walks[1]
-            .forward(pass, matrix(walks.to_vec(), [pairs, self.powers], pass.device()));
+            .of_many(pass, matrix(walks.to_vec(), [pairs, self.powers], pass.device()));
         let Some(arcs) = &self.arcs else { return Ok(e) };
         let features = batch.edge_features.as_ref();
         let of_arcs = arcs.forward(pass, features, batch.num_arcs(), "edge features")?;
@@ -238,7 +238,7 @@ impl Layer {
         let attended = attended.clone() * factor(0) + attended * degrees.clone() * factor(1);
         let x = self.norm.forward(pass, x + self.output.forward(pass, attended));
         let seen = self.pair_dropout.forward(pass, seen);
-        let e = self.pair_norm.forward(pass, e + self.pair_output.forward(pass, seen));
+        let e = self.pair_norm.forward(pass, e + self.pair_output.of_many(pass, seen));
         let y = x.clone() + self.feed_forward.forward(pass, x);
         (self.feed_forward_norm.forward(pass, y), e)
     }
@@ -254,7 +254,7 @@ impl Layer {
         let pairs = e.dims()[0];
         let asked = gather(pass, ends[0], self.query.forward(pass, x.clone()));
         let found = gather(pass, ends[1], self.key.forward(pass, x.clone()));
-        let made = self.pair.forward(pass, e.clone()).reshape([pairs, self.heads, 2 * self.width]);
+        let made = self.pair.of_many(pass, e.clone()).reshape([pairs, self.heads, 2 * self.width]);
         let part = |first: usize| {
             made.clone().narrow(2, first, self.width).reshape([pairs, self.heads * self.width])
         };

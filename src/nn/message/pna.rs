@@ -10,10 +10,12 @@
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::mean;
 use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
-use crate::nn::ops::rows::{gather, max, sum};
+use crate::nn::ops::MANY;
+use crate::nn::ops::dense::linear;
+use crate::nn::ops::messages::{aggregate, aggregated};
+use crate::nn::ops::rows::gather;
 use crate::nn::parameters::Scope;
 use crate::nn::pass::Pass;
 
@@ -90,7 +92,6 @@ impl Pna {
         x: Tensor<2>,
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
-        let (sources, targets) = (&structure.by_source, &structure.by_target);
         let e = self
             .edge
             .as_ref()
@@ -100,21 +101,30 @@ impl Pna {
             let width = x.dims()[1] / self.messages.len();
             let own =
                 if self.divide { x.clone().narrow(1, tower * width, width) } else { x.clone() };
-            let ends = [gather(pass, targets, own.clone()), gather(pass, sources, own.clone())];
-            let messages =
-                message.forward(pass, Tensor::cat(ends.into_iter().chain(e.clone()).collect(), 1));
-            let aggregates = self.aggregators.iter().map(|aggregator| {
-                let messages = messages.clone();
-                match aggregator {
-                    Aggregator::Mean => mean(pass, targets, messages),
-                    Aggregator::Sum => sum(pass, targets, messages),
-                    Aggregator::Max => max(pass, targets, messages),
-                    Aggregator::Min => max(pass, targets, messages.neg()).neg(),
-                }
-            });
-            let known = Tensor::cat(std::iter::once(own).chain(aggregates).collect(), 1);
-            update.forward(pass, known)
+            if pass.is_composed() || x.dims()[0] < MANY {
+                let ends = [&structure.by_target, &structure.by_source]
+                    .map(|ends| gather(pass, ends, own.clone()));
+                let all = ends.into_iter().chain(e.clone()).collect();
+                let messages = message.forward(pass, Tensor::cat(all, 1));
+                let aggregates =
+                    aggregated(pass, &structure.by_target, &messages, &self.aggregators);
+                return update.forward(pass, Tensor::cat(vec![own, aggregates], 1));
+            }
+            // A map of [x_i, x_j, e] is the sum of maps of each, of which two are per node.
+            let (weight, bias) = message.params(pass);
+            let [outputs, width] = [weight.dims()[0], own.dims()[1]];
+            let part = |number: usize| weight.clone().narrow(1, number * width, width);
+            let both = Tensor::cat(vec![part(0), part(1)], 0);
+            let bias = Tensor::cat(vec![bias, Tensor::zeros([outputs], pass.device())], 0);
+            let ends = linear(pass, own.clone(), both, Some(bias));
+            let arcs = e.clone().map(|e| linear(pass, e, part(2), None));
+            let aggregates = aggregate(pass, structure, ends, arcs, &self.aggregators);
+            update.of_many(pass, Tensor::cat(vec![own, aggregates], 1))
         });
-        self.output.forward(pass, Tensor::cat(outputs.collect(), 1))
+        let outputs = Tensor::cat(outputs.collect(), 1);
+        match x.dims()[0] < MANY {
+            true => self.output.forward(pass, outputs),
+            false => self.output.of_many(pass, outputs),
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::rng::Coins;
 use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 
 /// Rows that are worked through together.
-const BLOCK: usize = 96;
+pub(super) const BLOCK: usize = 96;
 /// Parts of sums over all rows.
 const PARTS: usize = 8;
 
@@ -137,7 +137,7 @@ impl Before {
 }
 
 /// Mean and variance of every column of `x`.
-fn statistics(team: &Team, simd: Simd, x: &[f32], width: usize) -> Statistics {
+pub(super) fn statistics(team: &Team, simd: Simd, x: &[f32], width: usize) -> Statistics {
     let mut blocks = vec![0.0; (x.len() / width).div_ceil(BLOCK) * 2 * width];
     let pairs = x.chunks(BLOCK * width).zip(blocks.chunks_exact_mut(2 * width));
     team.each(pairs, |(rows, place)| norm::moments(simd, rows, width, place));
@@ -385,7 +385,7 @@ pub(super) fn weight_gradient(
 }
 
 /// The derivative by x, from that by what BatchNorm made of it, in place; and those by scale and shift.
-fn through_norm(
+pub(super) fn through_norm(
     (team, simd): (&Team, Simd),
     statistics: &Statistics,
     scale: &[f32],

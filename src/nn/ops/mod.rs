@@ -9,6 +9,7 @@ pub mod attention;
 pub mod clusters;
 pub mod dense;
 pub mod features;
+pub mod messages;
 pub mod norm;
 pub mod propagate;
 pub mod rectify;
@@ -25,6 +26,9 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{Autodiff, Flex};
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::FlexTensor;
+
+/// From so many rows on it pays to share them out; fewer are worked through in the plainest way.
+pub const MANY: usize = 256;
 
 /// A differentiable function of `N` matrices to one.
 pub trait Operation<const N: usize>: Debug + Send + Sync + 'static {

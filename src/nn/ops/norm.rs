@@ -9,12 +9,17 @@
 //! and what rounding leaves of it is all that an adaptive optimiser sees; summed in single precision,
 //! biases before a BatchNorm wander off.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Tensor;
 
-use super::{Kept, Operation, apply, has_kernels};
+use super::dense::{BLOCK, statistics, through_norm};
+use super::{Kept, MANY, Operation, apply, has_kernels};
+use crate::nn::fused::Team;
+use crate::nn::fused::norm::{self as fused, Statistics};
+use crate::nn::layers::EPSILON;
 use crate::nn::pass::{Pass, values};
+use crate::simd::{Simd, WIDTH};
 
 /// Mean and variance of every column.
 #[derive(Clone, Debug)]
@@ -59,7 +64,16 @@ pub fn normalise(
     if pass.is_composed() || !has_kernels(x) {
         return None;
     }
-    let [_, width] = x.dims();
+    let [rows, width] = x.dims();
+    if rows >= MANY && width.is_multiple_of(WIDTH) && epsilon == EPSILON {
+        let (simd, team) = (pass.simd(), pass.team().clone());
+        let kernel = Arc::new(InVectors { width, found: OnceLock::new(), simd, team });
+        let rows = [weight, bias].map(|row| row.clone().unsqueeze());
+        let [weight, bias] = rows;
+        let y = apply(&kernel, [x.clone(), weight, bias]).ok()?;
+        let Statistics { mean, variance, .. } = kernel.found.get()?.clone();
+        return Some((y, Moments { mean, variance }));
+    }
     let moments = Moments::new(&values(x.clone().detach()), width);
     let scale = moments.variance.iter().map(|variance| 1.0 / (variance + epsilon).sqrt());
     let kernel = Arc::new(Normalise { mean: moments.mean.clone(), scale: scale.collect() });
@@ -67,6 +81,55 @@ pub fn normalise(
     let [weight, bias] = rows;
     let y = apply(&kernel, [x.clone(), weight, bias]).ok()?;
     Some((y, moments))
+}
+
+/// Columns in whole vectors, rows shared out among the team.
+#[derive(Debug)]
+struct InVectors {
+    width: usize,
+    found: OnceLock<Statistics>,
+    simd: Simd,
+    team: Arc<Team>,
+}
+
+impl Operation<3> for InVectors {
+    type Saved = ();
+
+    fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
+        shapes[0]
+    }
+
+    fn forward(&self, [x, weight, bias]: [&[f32]; 3]) -> (Vec<f32>, ()) {
+        let InVectors { width, simd, ref team, .. } = *self;
+        let statistics = self.found.get_or_init(|| statistics(team, simd, x, width));
+        let affine = statistics.forward(weight, bias);
+        let mut y = vec![0.0; x.len()];
+        team.share_rows(&mut y, width, |first, y| {
+            fused::apply(simd, [(&x[first * width..][..y.len()], &affine)], y);
+        });
+        (y, ())
+    }
+
+    fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+        let [x, weight, _] = kept.inputs;
+        let InVectors { width, simd, ref team, .. } = *self;
+        let statistics = self.found.get_or_init(|| statistics(team, simd, x, width));
+        let piece = BLOCK * width;
+        let mut blocks = vec![0.0; gradient.len().div_ceil(piece) * 2 * width];
+        let places =
+            gradient.chunks(piece).zip(x.chunks(piece)).zip(blocks.chunks_exact_mut(2 * width));
+        team.each(places, |((dy, x), place)| {
+            fused::derivative_sums(simd, dy, [(x, statistics)], place);
+        });
+        let mut sums = vec![0.0; 2 * width];
+        for block in blocks.chunks_exact(2 * width) {
+            sums.iter_mut().zip(block).for_each(|(sum, own)| *sum += own);
+        }
+        let mut by_x = gradient.to_vec();
+        let [by_weight, by_bias] =
+            through_norm((team, simd), statistics, weight, (x, width), &mut by_x, &sums);
+        [by_x, by_weight, by_bias]
+    }
 }
 
 #[derive(Debug)]
@@ -124,5 +187,41 @@ impl Operation<3> for Normalise {
         }
         let single = |sums: Vec<f64>| sums.into_iter().map(|sum| sum as f32).collect();
         [by_x, single(product), single(sum)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Seed;
+
+    #[test]
+    fn vectors_and_double_precision_agree() {
+        let (rows, width) = (1001, 24);
+        let mut stream = Seed(5).stream("norm", 0, 0);
+        let mut draw = |count: usize, far: f64| -> Vec<f32> {
+            (0..count).map(|_| (stream.unit() - 0.5 + far) as f32).collect()
+        };
+        let (x, gradient) = (draw(rows * width, 7.0), draw(rows * width, 0.0));
+        let (weight, bias) = (draw(width, 1.0), draw(width, 0.0));
+        let inputs = [&x[..], &weight, &bias];
+        let Moments { mean, variance } = Moments::new(&x, width);
+        let scale = variance.iter().map(|variance| 1.0 / (variance + EPSILON).sqrt()).collect();
+        let slow = Normalise { mean, scale };
+        for (simd, threads) in [(Simd::detect(), 1), (Simd::detect(), 3), (Simd::portable(), 2)] {
+            let team = Arc::new(Team::new(threads).unwrap());
+            let fast = InVectors { width, found: OnceLock::new(), simd, team };
+            let near = |ours: &[f32], theirs: &[f32]| {
+                let largest = theirs.iter().fold(1e-6, |largest: f32, x| largest.max(x.abs()));
+                ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() <= 2e-6 * largest)
+            };
+            assert!(near(&fast.forward(inputs).0, &slow.forward(inputs).0), "{simd:?}");
+            let kept = || Kept { inputs, output: &[], saved: &() };
+            let (ours, theirs) =
+                (fast.backward(kept(), &gradient), slow.backward(kept(), &gradient));
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                assert!(near(ours, theirs), "{simd:?}");
+            }
+        }
     }
 }
