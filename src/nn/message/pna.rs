@@ -95,7 +95,7 @@ impl Pna {
         let e = self
             .edge
             .as_ref()
-            .map(|edge| edge.forward(pass, e.expect("a layer with arc features needs them")));
+            .map(|edge| edge.of_many(pass, e.expect("a layer with arc features needs them")));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
         let outputs = towers.map(|(tower, (message, update))| {
             let width = x.dims()[1] / self.messages.len();
