@@ -26,9 +26,11 @@ use super::config::{Encoding, Local, ModelConfig};
 use super::encoder::FeatureEncoder;
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
+use super::ops::dense::linear;
+use super::ops::pairs::{self, CLAMP, TINY};
 use super::ops::rows::{Groups, gather, max, sum};
 use super::parameters::{Init, Param, Scope};
-use super::pass::{Pass, matrix};
+use super::pass::{Pass, matrix, positions};
 use super::{Backbone, BackboneEntry, record_bias};
 use crate::{Error, Result};
 
@@ -38,11 +40,6 @@ pub(super) const ENTRY: BackboneEntry = BackboneEntry {
     citation: "Ma et al. 2023",
     make: |scope, config| Ok(Box::new(Grit::new(scope, config)?)),
 };
-
-/// Scores are cut off here, before the bias.
-const CLAMP: f32 = 5.0;
-/// What keeps a sum of weights from 0.
-const TINY: f32 = 1e-16;
 
 /// The model.
 #[derive(Clone, Debug)]
@@ -137,8 +134,8 @@ impl Grit {
 impl Backbone for Grit {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
-        // Some twelve numbers are kept for each number of a pair.
-        pass.check_pairs(structure.pairs.len(), 6 * self.dim, self.layers.len())?;
+        // Some eight numbers are kept for each number of a pair.
+        pass.check_pairs(structure.pairs.len(), 4 * self.dim, self.layers.len())?;
         let walks = structure.walks.as_ref().filter(|walks| walks.powers == self.powers).ok_or_else(|| {
             Error::data("the model reads random walks between all nodes, but the batch has none; `prepare` asks for them")
         })?;
@@ -213,25 +210,14 @@ impl Layer {
         bias: Option<&Tensor<2>>,
         degrees: &Tensor<2>,
     ) -> (Tensor<2>, Tensor<2>) {
-        let [queries, keys] = structure.pair_ends();
         let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
         if let Some(table) = &table {
             record_bias(pass, structure, number, table);
         }
-        let seen = self.seen(pass, [queries, keys], &x, &e);
-        let mut scores = self.scores(pass, &seen);
-        if let Some(table) = table {
-            let codes = structure.codes_of_pairs(table.dims()[0]);
-            scores = scores + gather(pass, codes, table);
-        }
-        let weights = self.weights(pass, queries, scores);
-        pass.record(|| format!("layers.{number}.attention"), &weights);
-        let weights = self.weight_dropout.forward(pass, weights);
-        let weights = self.by_column(weights);
-        let value = gather(pass, keys, self.value.forward(pass, x.clone()));
-        let of_nodes = sum(pass, queries, weights.clone() * value);
-        let of_pairs = self.of_pairs(pass, sum(pass, queries, weights * seen.clone()));
-        let attended = self.dropout.forward(pass, of_nodes + of_pairs);
+        let seen = self.seen(pass, structure, &x, &e);
+        let value = self.value.forward(pass, x.clone());
+        let (of_nodes, of_pairs) = self.attend(pass, structure, number, &seen, table, value);
+        let attended = self.dropout.forward(pass, of_nodes + self.of_pairs(pass, of_pairs));
         let dim = self.heads * self.width;
         let factor =
             |place: usize| pass.param::<3>(self.degree).narrow(2, place, 1).reshape([1, dim]);
@@ -244,22 +230,61 @@ impl Layer {
     }
 
     /// ê of all pairs: `[pairs, dim]`.
-    fn seen(
+    fn seen(&self, pass: &Pass, structure: &Structure, x: &Tensor<2>, e: &Tensor<2>) -> Tensor<2> {
+        let (pairs, dim) = (e.dims()[0], self.heads * self.width);
+        let asked = self.query.forward(pass, x.clone());
+        let found = self.key.forward(pass, x.clone());
+        // Factors of all heads, then terms of all heads.
+        let (weight, bias) = self.pair.params(pass);
+        let order = (0..2 * dim).map(|row| {
+            let (kind, column) = (row / dim, row % dim);
+            (column / self.width * 2 * self.width + kind * self.width + column % self.width) as i64
+        });
+        let order = positions(order.collect(), pass.device());
+        let (weight, bias) = (weight.select(0, order.clone()), bias.select(0, order));
+        let made = linear(pass, e.clone(), weight, Some(bias));
+        let inputs = [asked.clone(), found.clone(), made.clone()];
+        if let Some(seen) = pairs::seen(pass, &structure.pairs, inputs) {
+            return seen;
+        }
+        let [queries, keys] = structure.pair_ends();
+        let part = |first: usize| made.clone().slice([0..pairs, first..first + dim]);
+        let s = (gather(pass, queries, asked) + gather(pass, keys, found)) * part(0);
+        activation::relu(signed_root(s) + part(dim))
+    }
+
+    /// What nodes and what pairs give, weighed: `[nodes, dim]` each.
+    fn attend(
         &self,
         pass: &Pass,
-        ends: [&Arc<Groups>; 2],
-        x: &Tensor<2>,
-        e: &Tensor<2>,
-    ) -> Tensor<2> {
-        let pairs = e.dims()[0];
-        let asked = gather(pass, ends[0], self.query.forward(pass, x.clone()));
-        let found = gather(pass, ends[1], self.key.forward(pass, x.clone()));
-        let made = self.pair.of_many(pass, e.clone()).reshape([pairs, self.heads, 2 * self.width]);
-        let part = |first: usize| {
-            made.clone().narrow(2, first, self.width).reshape([pairs, self.heads * self.width])
-        };
-        let s = (asked + found) * part(0);
-        activation::relu(signed_root(s) + part(self.width))
+        structure: &Structure,
+        number: usize,
+        seen: &Tensor<2>,
+        table: Option<Tensor<2>>,
+        value: Tensor<2>,
+    ) -> (Tensor<2>, Tensor<2>) {
+        let dim = self.heads * self.width;
+        let score = pass.param::<3>(self.score).swap_dims(0, 1).reshape([1, dim]);
+        let of_codes =
+            table.clone().unwrap_or_else(|| Tensor::zeros([1, self.heads], pass.device()));
+        let inputs = [seen.clone(), score, of_codes, value.clone()];
+        let mask = self.weight_dropout.mask(pass, structure.pairs.len() * self.heads);
+        if let Some(both) =
+            pairs::attend(pass, &structure.pairs, self.heads, inputs, table.is_some(), mask)
+        {
+            return (both.clone().narrow(1, 0, dim), both.narrow(1, dim, dim));
+        }
+        let [queries, keys] = structure.pair_ends();
+        let mut scores = self.scores(pass, seen);
+        if let Some(table) = table {
+            let codes = structure.codes_of_pairs(table.dims()[0]);
+            scores = scores + gather(pass, codes, table);
+        }
+        let weights = self.weights(pass, queries, scores);
+        pass.record(|| format!("layers.{number}.attention"), &weights);
+        let weights = self.by_column(self.weight_dropout.forward(pass, weights));
+        let of_nodes = sum(pass, queries, weights.clone() * gather(pass, keys, value));
+        (of_nodes, sum(pass, queries, weights * seen.clone()))
     }
 
     /// a · ê of every head, cut off: `[pairs, heads]`.

@@ -31,7 +31,7 @@ pub struct Test {
 ///
 /// ```
 /// let test = hdse::report::statistics::paired(&[0.2, 0.1, 0.4]).unwrap();
-/// assert!((test.p - 0.05852).abs() < 1e-5);
+/// assert!((test.p - 0.05904).abs() < 1e-5);
 /// ```
 pub fn paired(differences: &[f64]) -> Option<Test> {
     let (mean, deviation) = moments(differences);

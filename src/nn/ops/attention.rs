@@ -71,7 +71,7 @@ impl Pairs {
     }
 
     /// For every graph, its nodes and its pairs.
-    fn graphs(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
+    pub(in crate::nn) fn graphs(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let ranges = |offsets: &[usize]| offsets[0]..offsets[1];
         self.nodes.windows(2).map(ranges).zip(self.starts.windows(2).map(ranges))
     }

@@ -11,6 +11,7 @@ pub mod dense;
 pub mod features;
 pub mod messages;
 pub mod norm;
+pub mod pairs;
 pub mod propagate;
 pub mod rectify;
 pub mod rows;

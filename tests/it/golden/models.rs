@@ -18,10 +18,7 @@ use serde_json::{Value, json};
 
 /// Models that are implemented; others are named as not covered.
 pub fn is_about(fixture: &Fixture) -> bool {
-    match fixture.config["model"].as_str() {
-        Some("gps" | "goat" | "gt" | "grit") => true,
-        _ => false,
-    }
+    matches!(fixture.config["model"].as_str(), Some("gps" | "goat" | "gt" | "grit"))
 }
 
 /// Our configuration of a fixture about GOAT.
