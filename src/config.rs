@@ -376,6 +376,12 @@ impl Config {
                 )));
             }
         }
+        if self.data.graphs == Some(0) || (self.data.graphs.is_some() && self.data.nodes.is_some())
+        {
+            return Err(Error::config(
+                "key `data.graphs` takes the first so many graphs of a set, 1 or more; leave it out for all of them, or for one graph",
+            ));
+        }
         train.schedule.check(train.epochs).map_err(|e| e.context("key `train.schedule`"))?;
         if let Some(norm) = train.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
             return Err(Error::config(format!(

@@ -143,52 +143,70 @@ struct Ready {
 impl Work<'_> {
     /// Does all runs that are not done.
     fn train(&self) -> Result<Plan> {
-        let seeds = self.options.seeds.unwrap_or(if self.options.quick {
-            1
-        } else {
-            self.experiment.seeds
-        });
+        let Options { epochs, budget, quick, shard, .. } = self.options;
+        let seeds = self.options.seeds.unwrap_or(if *quick { 1 } else { self.experiment.seeds });
+        let settled_by = match (epochs, budget) {
+            (Some(epochs), _) => format!("--epochs {epochs}"),
+            (None, Some(hours)) => format!("--budget {hours}"),
+            (None, None) if *quick => "--quick".to_string(),
+            (None, None) => String::new(),
+        };
         let kept = Plan::read(&self.folder)?;
         if let Some(kept) = &kept
-            && (kept.experiment != self.experiment.name
-                || self.options.epochs.is_some_and(|epochs| epochs != kept.epochs))
+            && (kept.experiment != self.experiment.name || kept.settled_by != settled_by)
         {
+            let how = match kept.settled_by.as_str() {
+                "" => "as published".to_string(),
+                how => format!("with `{how}`"),
+            };
             return Err(Error::config(format!(
-                "{} holds `{}` in {}; give another folder with -o",
+                "{} holds `{}` {how}, {} for every run; say the same, or give another folder with -o",
                 self.folder.display(),
                 kept.experiment,
                 count(kept.epochs, "epoch")
             )));
         }
-        let fits =
-            self.options.budget.or(self.options.quick.then_some(QUICK)).filter(|_| kept.is_none());
-        if fits.is_some() && self.options.shard.is_some() {
+        let fits = budget.or(quick.then_some(QUICK)).filter(|_| kept.is_none());
+        if fits.is_some() && shard.is_some() {
             return Err(Error::config(
                 "machines would choose different numbers of epochs for `--budget`; run without `--shard` first, or give `--epochs`",
             ));
         }
         let graphs = match &kept {
             Some(kept) => kept.graphs,
-            None => self.options.quick.then(|| self.few_graphs()).flatten(),
+            None => quick.then(|| self.few_graphs()).flatten(),
         };
         let recipe = self.config(0, None, graphs)?.train.epochs;
-        let command = self.command(seeds);
-        let rows = self.rows.iter().map(|row| row.id.clone()).collect();
-        let name = self.experiment.name.clone();
-        let epochs = kept.map_or(self.options.epochs.unwrap_or(recipe), |kept| kept.epochs);
-        let mut plan = Plan { experiment: name, rows, epochs, seeds, graphs, command };
+        // What was there before stays in the table.
+        let was = |row: &Row| kept.as_ref().is_some_and(|kept| kept.rows.contains(&row.id));
+        let asked = |row: &Row| self.rows.iter().any(|asked| asked.id == row.id);
+        let rows = self.experiment.rows.iter().filter(|row| was(row) || asked(row));
+        let mut plan = Plan {
+            experiment: self.experiment.name.clone(),
+            rows: rows.map(|row| row.id.clone()).collect(),
+            epochs: kept.as_ref().map_or(epochs.unwrap_or(recipe), |kept| kept.epochs),
+            seeds: kept.as_ref().map_or(seeds, |kept| kept.seeds.max(seeds)),
+            graphs,
+            settled_by,
+            command: String::new(),
+        };
+        plan.command = self.command(&plan);
 
+        let mine = |row: usize, seed: u64| {
+            // So that every machine gets some of every row.
+            shard.is_none_or(|shard| (row + seed as usize) % shard.count == shard.index)
+        };
         let pending = |number: usize| {
             let directory = self.folder.join(&self.rows[number].id);
-            (0..seeds).filter(move |&seed| {
-                !matches!(SeedDirectory::at(&directory, seed).outcome(), Ok(Some(_)))
-            })
+            let is_done =
+                move |seed| matches!(SeedDirectory::at(&directory, seed).outcome(), Ok(Some(_)));
+            (0..seeds).filter(move |&seed| mine(number, seed) && !is_done(seed))
         };
         let mut ready = Vec::new();
         for number in 0..self.rows.len() {
             if pending(number).next().is_some() {
                 ready.push(self.prepare(number, &plan)?);
-            } else {
+            } else if self.folder.join(&self.rows[number].id).join("config.toml").exists() {
                 let config = self.config(number, Some(plan.epochs), plan.graphs)?;
                 check_settings(&self.folder.join(&self.rows[number].id), &config)?;
             }
@@ -206,6 +224,8 @@ impl Work<'_> {
         std::fs::create_dir_all(&self.folder).map_err(|e| {
             Error::io("cannot make", &self.folder, format!("{e}; give another folder with -o"))
         })?;
+        // Before the first run, so that the same command goes on with the same epochs whatever happens.
+        write_json(&Plan::path(&self.folder), &plan)?;
         let mut runs = Vec::new();
         for ready in ready {
             let directory = self.folder.join(&self.rows[ready.number].id);
@@ -219,17 +239,10 @@ impl Work<'_> {
                 Run::begin(directory, ready.config, ready.examples, hash, team)?,
             ));
         }
-        write_json(&Plan::path(&self.folder), &plan)?;
-
         // Seeds of a row last: rows that differ in speed are shared out evenly.
         let all = (0..seeds).flat_map(|seed| (0..self.rows.len()).map(move |row| (row, seed)));
-        let mine = |(place, _): &(usize, (usize, u64))| {
-            self.options.shard.is_none_or(|shard| place % shard.count == shard.index)
-        };
         let jobs: Vec<(&Run, &Row, u64)> = all
-            .enumerate()
-            .filter(mine)
-            .filter_map(|(_, (row, seed))| {
+            .filter_map(|(row, seed)| {
                 let (number, run) = runs.iter().find(|(number, _)| *number == row)?;
                 pending(*number).any(|other| other == seed).then_some((run, self.rows[row], seed))
             })
@@ -322,22 +335,15 @@ impl Work<'_> {
     }
 
     /// The line that makes the table, wherever its runs and its page are kept.
-    fn command(&self, seeds: u64) -> String {
-        let Options { rows, epochs, budget, quick, .. } = self.options;
+    fn command(&self, plan: &Plan) -> String {
         let mut line = format!("hdse reproduce {}", self.experiment.name);
-        if !rows.is_empty() {
-            line += &format!(" --rows {}", rows.join(","));
+        if plan.rows.len() < self.experiment.rows.len() {
+            line += &format!(" --rows {}", plan.rows.join(","));
         }
-        if let Some(epochs) = epochs {
-            line += &format!(" --epochs {epochs}");
+        if !plan.settled_by.is_empty() {
+            line += &format!(" {}", plan.settled_by);
         }
-        if let Some(hours) = budget {
-            line += &format!(" --budget {hours}");
-        }
-        if *quick {
-            line += " --quick";
-        }
-        line + &format!(" --seeds {seeds}")
+        line + &format!(" --seeds {}", plan.seeds)
     }
 
     /// What all runs came to, those of other machines included.

@@ -177,7 +177,7 @@ impl<'a> Pass<'a> {
     ) -> Result<()> {
         // States that a layer keeps for the derivatives: some of rows, some of arcs.
         let kept = if self.is_training() { layers } else { 1 };
-        let bytes = (10 * rows as u128 + 8 * arcs as u128) * dim as u128 * 4 * kept as u128;
+        let bytes = (4 * rows as u128 + 3 * arcs as u128) * dim as u128 * 4 * kept as u128;
         self.limit.unwrap_or_default().check(
             bytes,
             &format!(

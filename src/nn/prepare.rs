@@ -60,7 +60,14 @@ pub fn prepare(
         _ => None,
     };
     let walk_powers = match config.encoding {
-        Encoding::Rrwp { steps } => Some(steps),
+        Encoding::Rrwp { steps } => {
+            limit.check(
+                (nodes as u128).pow(2) * 4 * steps as u128,
+                &format!("{steps} walk probabilities for all pairs of {nodes} nodes"),
+                "take fewer `steps` or smaller graphs, or raise the limit",
+            )?;
+            Some(steps)
+        }
         _ => None,
     };
     let batch = Batch {

@@ -7,7 +7,7 @@
 //! k-subgraph    the same within the k-hop surroundings of each node     s = W BN [x, Σ over them of h_k]
 //! ```
 //!
-//! MP is any layer of message passing. Surroundings are lists of rows ([`super::subgraphs`]); they have some times the nodes
+//! MP is any layer of message passing. Surroundings are lists of rows ([`Subgraphs`](super::Subgraphs)); they have some times the nodes
 //! of the graph, and that is what a step takes.
 
 use burn::tensor::{Tensor, activation};

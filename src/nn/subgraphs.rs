@@ -85,6 +85,11 @@ impl Subgraphs {
         Ok(all)
     }
 
+    /// Bytes of the lists.
+    pub fn bytes(&self) -> u128 {
+        4 * (self.nodes.len() as u128 + 3 * self.arcs.len() as u128)
+    }
+
     /// Those of graphs that are stacked, with the nodes and arcs that each of them has.
     pub fn merge(parts: &[&Subgraphs], nodes: &[usize], arcs: &[usize]) -> Subgraphs {
         let mut all = Subgraphs::default();

@@ -38,7 +38,7 @@ impl Walks {
         let mut values = Vec::new();
         for (&size, edges) in sizes.iter().zip(&own) {
             let walk = Walk::new(size, &edges.sources, &edges.targets, SelfLoops::Keep)?;
-            values.extend(relative_walk(&walk, powers, MemoryLimit::default())?);
+            values.extend(relative_walk(&walk, powers, MemoryLimit::NONE)?);
         }
         Ok(Walks { powers, values })
     }

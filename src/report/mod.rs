@@ -25,6 +25,7 @@ use crate::config::Difference;
 use crate::error::unknown;
 use crate::experiments::published::Cell;
 use crate::experiments::{self, Experiment};
+use crate::text::{count, thousands};
 use crate::train::Metric;
 use crate::train::directory::Outcome;
 use crate::train::record::{Record, read_json};
@@ -89,7 +90,10 @@ pub struct Plan {
     /// Graphs of every part, if not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graphs: Option<usize>,
-    /// The line that was called.
+    /// What settled the epochs: `--epochs 25`, `--budget 4`, `--quick`, or nothing for those of the recipe.
+    #[serde(default)]
+    pub settled_by: String,
+    /// The line that makes the table.
     pub command: String,
 }
 
@@ -277,7 +281,7 @@ impl Section {
     /// Whether a line is better than the one it is tested against, seed by seed.
     pub fn against_baseline(&self, line: &Line) -> Option<Test> {
         let baseline = &self.lines[self.baseline?];
-        if std::ptr::eq(baseline, line) {
+        if std::ptr::eq(baseline, line) || !line.has_data_of(baseline) {
             return None;
         }
         let differences: Vec<f64> = line
@@ -342,8 +346,9 @@ impl Section {
             let train = &line.record.config.train;
             if let Some(from) = train.shortened_from {
                 note(format!(
-                    "{} epochs instead of the recipe's {from}, warm-up in proportion: not comparable with published numbers.",
-                    train.epochs
+                    "{} instead of the recipe's {}, warm-up in proportion: not comparable with published numbers.",
+                    count(train.epochs, "epoch"),
+                    thousands(from)
                 ));
             }
         }
@@ -369,7 +374,7 @@ impl Section {
         }
         let Some(first) = self.lines.first() else { return warnings };
         for line in &self.lines {
-            if line.record.data.hash != first.record.data.hash {
+            if !line.has_data_of(first) {
                 warnings
                     .push(format!("{} was trained on other data than {}.", line.name, first.name));
             } else if !line.record.outcomes().all(|ours| {
@@ -393,6 +398,12 @@ impl Section {
 }
 
 impl Line {
+    /// Whether both were trained and tested on the same graphs.
+    fn has_data_of(&self, other: &Line) -> bool {
+        let graphs = |line: &Line| (line.record.data.clone(), line.record.config.data.graphs);
+        graphs(self) == graphs(other)
+    }
+
     fn is_called(&self, name: &str) -> bool {
         let folder = self.record.directory.file_name().map(|name| name.to_string_lossy());
         self.name == name || folder.is_some_and(|folder| folder == name)

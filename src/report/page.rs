@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::statistics::{Test, moments};
-use super::table::{Cell, Table, csv, latex, markdown};
+use super::table::{Cell, Table, csv, latex, markdown, plain};
 use super::{Line, Report, Section};
 use crate::experiments::published;
 use crate::text::thousands;
@@ -115,8 +115,8 @@ impl Section {
         }
         if self.lines.iter().any(|line| line.seconds_per_epoch().is_some()) {
             remarks.push(
-                "s / epoch: processor time of one thread, evaluation included, or time where several threads worked; memory: the most of \
-                 the process, which may have trained several runs at once."
+                "s / epoch: processor time of the thread that trained, evaluation included and stacking of batches left out, or time where several threads \
+                 trained; memory: the most of the process, which may have trained several runs at once."
                     .into(),
             );
         }
@@ -136,11 +136,14 @@ impl Report {
         let mut text = String::new();
         for section in &self.sections {
             if self.sections.len() > 1 {
-                let _ = writeln!(text, "{}", section.set);
+                let _ = writeln!(text, "{}", plain(&section.set));
             }
             let _ = writeln!(text, "{}", section.table().to_text());
-            section.remarks().iter().for_each(|remark| text += &format!("{remark}\n"));
-            section.warnings().iter().for_each(|warning| text += &format!("Warning: {warning}\n"));
+            section.remarks().iter().for_each(|remark| text += &format!("{}\n", plain(remark)));
+            section
+                .warnings()
+                .iter()
+                .for_each(|warning| text += &format!("Warning: {}\n", plain(warning)));
             text.push('\n');
         }
         text.truncate(text.trim_end().len());
@@ -184,7 +187,7 @@ impl Report {
         for section in &self.sections {
             let caption = format!("{}: {}", section.set, section.metric.definition());
             let notes = section.remarks().into_iter().chain(section.warnings());
-            notes.for_each(|note| text += &format!("% {note}\n"));
+            notes.for_each(|note| text += &format!("% {}\n", plain(&note)));
             let _ = write!(
                 text,
                 "\\begin{{table}}\n  \\centering\n  \\caption{{{}}}\n{}\\end{{table}}\n\n",

@@ -144,7 +144,7 @@ impl Table {
 }
 
 /// Text without what would move the cursor or end a line.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 

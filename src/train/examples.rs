@@ -1,5 +1,6 @@
 //! What a run learns from, batch by batch: graphs made ready once, or [nodes of one graph](super::nodes).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use rayon::prelude::*;
@@ -270,6 +271,8 @@ pub fn examples(
         seed: Seed(0),
         limit,
     };
+    // Of all graphs together.
+    let surroundings = AtomicU64::new(0);
     let example = |(number, sample): (usize, &Sample)| {
         check(monitor)?;
         let codes = match config.model.bias {
@@ -283,7 +286,15 @@ pub fn examples(
         };
         let batch = prepare(sample, &config.model, codes, limit);
         monitor.advance(1);
-        batch.map_err(|e| e.context(format!("graph {number} (from 0)")))
+        let batch = batch.map_err(|e| e.context(format!("graph {number} (from 0)")))?;
+        if let Some(subgraphs) = &batch.subgraphs {
+            let own = subgraphs.bytes() as u64;
+            let all = surroundings.fetch_add(own, Ordering::Relaxed) + own;
+            let what = format!("surroundings of the nodes of the first {} graphs", number + 1);
+            let instead = "take fewer hops, `extractor.subtree`, or fewer graphs (`data.graphs`), or raise the limit";
+            limit.check(all.into(), &what, instead)?;
+        }
+        Ok(batch)
     };
     samples.par_iter().enumerate().map(example).collect()
 }

@@ -24,6 +24,8 @@ pub struct Keeper {
     best: Option<Best>,
     /// What the seed had taken when it was saved.
     spent: Cost,
+    /// The epoch that was under way then.
+    epoch: u64,
     clock: Clock,
     saved: Instant,
     /// How long the last write took.
@@ -62,7 +64,16 @@ impl Keeper {
         let spent = Cost { threads, ..spent };
         let clock = Clock::start(threads);
         Ok((
-            Keeper { directory, run, best, spent, clock, saved: Instant::now(), cost: None },
+            Keeper {
+                directory,
+                run,
+                best,
+                spent,
+                epoch: position.epoch,
+                clock,
+                saved: Instant::now(),
+                cost: None,
+            },
             position,
         ))
     }
@@ -104,7 +115,7 @@ impl Keeper {
         let before = self.spent;
         let sum = |(before, now): (f64, f64)| before + now;
         self.spent = Cost {
-            epochs: position.epoch,
+            epochs: before.epochs + position.epoch.saturating_sub(self.epoch),
             seconds: before.seconds + seconds,
             cpu_seconds: match before.seconds > 0.0 {
                 true => before.cpu_seconds.zip(cpu_seconds).map(sum),
@@ -113,7 +124,6 @@ impl Keeper {
             threads: before.threads,
             peak_bytes: before.peak_bytes.max(peak_memory()),
         };
-        self.directory.write_cost(&self.spent)?;
         let start = Instant::now();
         // What is resumed from comes last: all that it refers to is there.
         self.directory.sync()?;
@@ -125,6 +135,8 @@ impl Keeper {
         let path = self.directory.last();
         checkpoint::save(&path, &self.run, position, parameters, Some(optimizer))?;
         self.cost = Some(start.elapsed());
+        self.epoch = position.epoch;
+        self.directory.write_cost(&self.spent)?;
         self.saved = Instant::now();
         Ok(())
     }

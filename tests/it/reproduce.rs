@@ -24,7 +24,7 @@ fn a_page_is_a_function_of_finished_runs() {
     let (text, _) = run("hdse,off", "2");
     let first = page();
     assert!(
-        first.contains("`hdse reproduce community-small --rows hdse,off --epochs 2 --seeds 2`")
+        first.contains("`hdse reproduce community-small --rows off,hdse --epochs 2 --seeds 2`")
     );
     for words in
         ["| GT | 64.7 ± 1.1 | ", "| GT + HDSE | 88.6 ± 0.9 |", "2 epochs instead of", "regenerated"]
@@ -63,7 +63,9 @@ fn a_folder_of_other_runs_is_left_alone() {
     let (code, _, errors) = run("2");
     assert_eq!(code, Some(2));
     assert!(
-        errors.contains("holds `community-small` in 1 epoch; give another folder with -o"),
+        errors.contains(
+            "holds `community-small` with `--epochs 1`, 1 epoch for every run; say the same"
+        ),
         "{errors}"
     );
 
@@ -133,7 +135,7 @@ fn a_budget_settles_the_epochs_once() {
         let text = std::fs::read_to_string(folder.path().join("mine/plan.json")).unwrap();
         serde_json::from_str(&text).unwrap()
     };
-    let (text, errors) = run(&["--budget", "0.0005"]);
+    let (text, errors) = run(&["--budget", "0.0001"]);
     let epochs = plan()["epochs"].as_u64().unwrap();
     assert!(errors.contains("for every run, of the recipe's"), "{errors}");
     assert!(text.contains("instead of the recipe's") && epochs > 0, "{text}");
@@ -141,8 +143,25 @@ fn a_budget_settles_the_epochs_once() {
         std::fs::read_to_string(folder.path().join("mine/hdse/seed-0/metrics.jsonl")).unwrap();
     assert_eq!(lines.lines().count() as u64, epochs);
     // Whatever the machine does the next time.
-    run(&["--budget", "0.01"]);
+    run(&["--budget", "0.0001"]);
     assert_eq!(plan()["epochs"].as_u64(), Some(epochs));
+    // Rows and seeds that are added later join the table.
+    let more = ["--budget", "0.0001", "--rows", "spd", "--seeds", "2", "-o", "mine"];
+    let (code, text, errors) =
+        hdse(folder.path(), &[&["reproduce", "community-small"][..], &more].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(plan()["epochs"].as_u64(), Some(epochs));
+    assert_eq!(plan()["rows"], serde_json::json!(["off", "spd", "hdse"]));
+    assert!(text.contains("GT + SPD") && text.contains("GT + HDSE"), "{text}");
+    for other in [&["--budget", "0.01"][..], &["--quick"], &[]] {
+        let arguments = [&["reproduce", "community-small", "-o", "mine"][..], other].concat();
+        let (code, _, errors) = hdse(folder.path(), &arguments);
+        assert_eq!(code, Some(2));
+        assert!(
+            errors.contains("with `--budget 0.0001`") && errors.contains("say the same"),
+            "{errors}"
+        );
+    }
     let (code, _, errors) = hdse(folder.path(), &["reproduce", "community-small", "--budget", "0"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("take a number of hours"), "{errors}");

@@ -49,11 +49,11 @@ struct Seen {
 type Graph = (Range<usize>, Range<usize>);
 
 /// Pieces of `numbers`, one for each range, which follow one another; `each` numbers belong to one thing.
-fn pieces<'a, T>(
-    mut numbers: &'a mut [T],
+fn pieces<T>(
+    mut numbers: &mut [T],
     ranges: impl Iterator<Item = Range<usize>>,
     each: usize,
-) -> Vec<&'a mut [T]> {
+) -> Vec<&mut [T]> {
     let mut all = Vec::new();
     for range in ranges {
         let (piece, rest) = std::mem::take(&mut numbers).split_at_mut(range.len() * each);
