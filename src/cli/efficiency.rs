@@ -38,9 +38,6 @@ const ROWS: [(&str, &[&str]); 9] = [
     ("peptides-func-gps", &["off", "hdse"]),
 ];
 
-/// What the text of the paper says of ZINC.
-const ZINC: [(&str, &str); 2] = [("off", "10"), ("hdse", "11")];
-
 struct Measured {
     set: String,
     name: String,
@@ -78,13 +75,12 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
             let seconds = pace(&config, examples.batches(), limit, &team, &progress)?;
             drop(progress);
             let peak_bytes = apart.then(|| usage::now().peak_rss_bytes);
-            let of_text = ZINC.iter().find(|(row, _)| name == "zinc-gps" && *row == id);
             let paper = match published::find(6, &set, &row.name) {
                 Some(cell) if cell.quantity.starts_with("milliseconds") => {
                     cell.mean.parse::<f64>().ok().map(|time| format!("{:.4}", time / 1e3))
                 }
                 Some(cell) => Some(cell.mean.to_string()),
-                None => of_text.map(|(_, time)| time.to_string()),
+                None => None,
             };
             output.note(&format!("{set}, {}: {seconds:.3} s per epoch", row.name));
             found.push(Measured { set, name: row.name.clone(), paper, seconds, peak_bytes, label });

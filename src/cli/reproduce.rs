@@ -348,10 +348,8 @@ impl Work<'_> {
 
     /// What all runs came to, those of other machines included.
     fn report(&self, plan: &Plan) -> Result<()> {
-        let missing =
-            self.rows.iter().filter(|row| !self.folder.join(&row.id).join("config.toml").exists());
-        if let Some(row) = missing.into_iter().next() {
-            self.output.note(&format!("the row `{}` is still to be run; no table yet", row.id));
+        if !plan.rows.iter().any(|id| self.folder.join(id).join("config.toml").exists()) {
+            self.output.note("this part has no run, and there is none of another one yet");
             return Ok(());
         }
         let report = Report::of_experiment(&self.folder, plan, None)?;

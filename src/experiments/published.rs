@@ -2,6 +2,7 @@
 //!
 //! `published.csv` has a line for each cell: the number of the table and what it is about, set, model, what is measured, and the number as
 //! it is printed, with its standard deviation and the runs it is of. Tables are counted as LaTeX counts them.
+//! Two times of ZINC that only the text has stand with table 6.
 //!
 //! Luo et al., "Enhancing Graph Transformers with Hierarchical Distance Structural Encoding", NeurIPS 2024.
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Difference;
 use crate::error::unknown;
 use crate::experiments::published::Cell;
-use crate::experiments::{self, Experiment};
+use crate::experiments::{self, Experiment, Row};
 use crate::text::{count, thousands};
 use crate::train::Metric;
 use crate::train::directory::Outcome;
@@ -165,7 +165,10 @@ impl Report {
     /// A report on the folder of an experiment: its runs so far beside what was published.
     pub fn of_experiment(folder: &Path, plan: &Plan, baseline: Option<&str>) -> Result<Report> {
         let experiment = experiments::by_name(&plan.experiment)?;
-        let rows = experiment.choose(&plan.rows)?;
+        let (rows, missing): (Vec<&Row>, Vec<&Row>) = experiment
+            .choose(&plan.rows)?
+            .into_iter()
+            .partition(|row| folder.join(&row.id).join("config.toml").exists());
         let lines = rows.iter().map(|row| {
             let mut record = Record::read(&folder.join(&row.id))?;
             record.seeds.retain(|seed| seed.seed < plan.seeds);
@@ -173,7 +176,9 @@ impl Report {
             Ok(Line { name, changes, published: row.published, record })
         });
         let lines = lines.collect::<Result<Vec<Line>>>()?;
-        let Some(first) = lines.first() else { return Err(Error::config("no row was chosen")) };
+        let Some(first) = lines.first() else {
+            return Err(Error::io("cannot report on", folder, "none of its rows has been begun"));
+        };
         let (set, metric) =
             (first.record.config.data.set.clone(), first.record.config.train.metric);
         let digits = experiment.digits();
@@ -181,6 +186,10 @@ impl Report {
         section.notes.extend(Some(experiment.remark.clone()).filter(|remark| !remark.is_empty()));
         section.notes.extend(section.conditions());
         section.notes.push(format!("Paper: {}.", experiment.source()));
+        if !missing.is_empty() {
+            let names: Vec<&str> = missing.iter().map(|row| row.name.as_str()).collect();
+            section.notes.push(format!("Still to be run: {}.", names.join(", ")));
+        }
         let mut report = Report {
             title: experiment.name.clone(),
             lead: lead(experiment, plan),

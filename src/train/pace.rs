@@ -17,6 +17,8 @@ use crate::{Error, MemoryLimit, Result};
 const TRAINING: Duration = Duration::from_secs(4);
 /// How long evaluation is measured.
 const EVALUATION: Duration = Duration::from_secs(1);
+/// Epochs that are measured at most.
+const MOST_EPOCHS: u64 = 200;
 
 /// Seconds of an epoch with its validation, of a model that is then thrown away.
 pub fn pace(
@@ -32,11 +34,10 @@ pub fn pace(
     let mut optimizer = Optimizer::new(settings.optimizer, model.parameters.count())?;
     let fused = settings.fused && model.backbone.is_fused();
 
-    let (mut start, mut steps) = (Instant::now(), 0u32);
-    let is_over = |start: &Instant, steps: u32| steps > 1 && start.elapsed() > TRAINING;
-    for number in 0.. {
+    let (mut start, mut steps, mut is_over) = (Instant::now(), 0u32, false);
+    for number in 0..MOST_EPOCHS {
         let epoch = Epoch { settings, fused, seed, number };
-        until(data.epoch(&epoch, 0, &mut |batch, goal| {
+        let measured = data.epoch(&epoch, 0, &mut |batch, goal| {
             check(monitor)?;
             let at = At { seed, step: u64::from(steps), rate: 0.0, limit };
             step(settings, &mut model, &mut optimizer, (batch, goal), &at, team)?;
@@ -45,36 +46,36 @@ pub fn pace(
                 start = Instant::now();
             }
             steps += 1;
-            if is_over(&start, steps) { Err(enough()) } else { Ok(()) }
-        }))?;
-        if is_over(&start, steps) || number > 200 {
+            is_over = steps > 1 && start.elapsed() > TRAINING;
+            if is_over { Err(enough()) } else { Ok(()) }
+        });
+        if is_over {
             break;
         }
+        measured?;
     }
     let each = start.elapsed().as_secs_f64() / f64::from(steps.saturating_sub(1).max(1));
     let training = each * data.steps(settings)? as f64;
 
     let (_, truths) = data.rehearse(Part::Val, config, &mut |_, _| Ok(()))?;
     let all: usize = truths.iter().map(|part| part.len()).sum();
-    let (start, mut seen) = (Instant::now(), 0);
-    until(data.part(Part::Val, settings, fused, &mut |batch, goal| {
+    let (start, mut seen, mut is_over) = (Instant::now(), 0, false);
+    let measured = data.part(Part::Val, settings, fused, &mut |batch, goal| {
         check(monitor)?;
         let pass = Pass::eval(&model.parameters).limited(limit).by(team).fused(settings.fused);
         model.backbone.forward(&goal.asked(pass), batch)?;
         seen += goal.targets.len();
-        if start.elapsed() > EVALUATION { Err(enough()) } else { Ok(()) }
-    }))?;
+        is_over = start.elapsed() > EVALUATION;
+        if is_over { Err(enough()) } else { Ok(()) }
+    });
+    if !is_over {
+        measured?;
+    }
     let evaluation = start.elapsed().as_secs_f64() * all as f64 / f64::max(seen as f64, 1.0);
     Ok(training + evaluation / settings.eval_every as f64)
 }
 
-/// What ends a measurement.
+/// What ends a measurement before its batches do.
 fn enough() -> Error {
-    Error::config(ENOUGH)
-}
-
-const ENOUGH: &str = "enough was measured";
-
-fn until(result: Result<()>) -> Result<()> {
-    result.or_else(|error| if error.to_string() == ENOUGH { Ok(()) } else { Err(error) })
+    Error::config("enough was measured")
 }

@@ -173,6 +173,10 @@ fn doubtful_numbers_are_marked() {
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert!(page.contains("<aside>") && page.contains("other splits"));
 
+    fs::rename(folder.path().join("mine/hdse"), folder.path().join("away")).unwrap();
+    let text = good(folder.path(), &["report", "mine"]);
+    assert!(text.contains("Still to be run: GT + HDSE.") && !text.contains("88.6"), "{text}");
+
     let (code, _, errors) = hdse(folder.path(), &["report", "nothing"]);
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.contains("there is no run in it; name folders"), "{errors}");
