@@ -134,9 +134,10 @@ pub const KEYS: &[Key] = &[
     key(
         "model.encoding",
         "none, { rwse = { steps, dim, self_loops } }, { rrwp = { steps } }, { lappe = { frequencies, dim, laplacian, skip, random_signs } }, \
+         { signnet = { frequencies, dim, laplacian, skip, hidden = 64, width = 4, layers = 8, post_layers = 3, combine = \"concat\" | \"sum\" } }, \
          { eslappe = { frequencies, laplacian, skip } }, { degree = { max, dim } }",
         "none",
-        "positional encoding: random walks, those between all nodes (grit), eigenvectors, eigenvectors in the edge gate, degrees",
+        "positional encoding: random walks, those between all nodes (grit), eigenvectors, the same whatever their signs, eigenvectors in the edge gate, degrees",
     ),
     key(
         "model.local",

@@ -66,11 +66,12 @@ macro_rules! configurations {
 }
 
 /// Files of `configs/`, as they were when this was built.
-const CONFIGURATIONS: [(&str, &str); 35] = configurations!(
+const CONFIGURATIONS: [(&str, &str); 39] = configurations!(
     "gt-community-small" "gt-zinc" "gt-mnist" "gt-cifar10" "gt-pattern" "gt-cluster" "gt-peptides-func" "gt-peptides-struct"
     "gps-zinc" "gps-mnist" "gps-cifar10" "gps-pattern" "gps-cluster" "gps-peptides-func" "gps-peptides-struct"
     "sat-zinc" "sat-pattern" "sat-cluster"
-    "grit-zinc" "grit-mnist" "grit-cifar10" "grit-pattern" "grit-cluster" "grit-peptides-func"
+    "grit-zinc" "grit-mnist" "grit-cifar10" "grit-pattern" "grit-cluster" "grit-peptides-func" "grit-peptides-struct"
+    "sgformer-zinc" "sgformer-pattern" "sgformer-cluster"
     "goat-cora" "goat-citeseer" "goat-pubmed" "goat-actor" "goat-squirrel" "goat-chameleon"
     "goat-ogbn-proteins" "goat-ogbn-arxiv" "goat-arxiv-year" "goat-ogbn-products" "goat-ogbn-papers100M"
 );

@@ -136,14 +136,14 @@ pub enum BiasKind {
     Slope,
 }
 
-/// How the levels of the bias are put together.
+/// How the levels of the bias, or the frequencies of SignNet, are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Combine {
-    /// Rows of all levels side by side.
+    /// Side by side.
     #[default]
     Concat,
-    /// Rows of all levels added up.
+    /// Added up.
     Sum,
 }
 
@@ -278,6 +278,35 @@ pub enum Encoding {
         #[serde(default = "yes")]
         random_signs: bool,
     },
+    /// Eigenvectors of the Laplacian through networks that do not depend on their signs (Lim et al. 2023).
+    SignNet {
+        /// How many.
+        frequencies: usize,
+        /// Columns of the node state that it takes; GT adds it to all of them instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize>,
+        /// Of which Laplacian.
+        #[serde(default)]
+        laplacian: Laplacian,
+        /// How many of the lowest to leave out.
+        #[serde(default)]
+        skip: usize,
+        /// Width between layers.
+        #[serde(default = "sixty_four")]
+        hidden: usize,
+        /// Numbers for each frequency.
+        #[serde(default = "four")]
+        width: usize,
+        /// Layers of message passing.
+        #[serde(default = "eight")]
+        layers: usize,
+        /// Linear maps after it.
+        #[serde(default = "three")]
+        post_layers: usize,
+        /// How frequencies are put together.
+        #[serde(default)]
+        combine: Combine,
+    },
     /// Eigenvectors of the Laplacian as positions for the edge gate of GatedGCN, equivariant to
     /// rotations and sign flips (Wang et al. 2022).
     EsLapPe {
@@ -298,6 +327,22 @@ pub enum Encoding {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dim: Option<usize>,
     },
+}
+
+fn three() -> usize {
+    3
+}
+
+fn four() -> usize {
+    4
+}
+
+fn eight() -> usize {
+    8
+}
+
+fn sixty_four() -> usize {
+    64
 }
 
 fn yes() -> bool {
@@ -398,9 +443,15 @@ impl ModelConfig {
             Encoding::None => 1,
             Encoding::Degree { max, .. } => max,
             Encoding::Rwse { steps, .. } | Encoding::Rrwp { steps } => steps,
-            Encoding::LapPe { frequencies, .. } | Encoding::EsLapPe { frequencies, .. } => {
-                frequencies
+            Encoding::LapPe { frequencies, .. }
+            | Encoding::SignNet { frequencies, .. }
+            | Encoding::EsLapPe { frequencies, .. } => frequencies,
+        };
+        let signs = match self.encoding {
+            Encoding::SignNet { hidden, width, layers, post_layers, .. } => {
+                [hidden, width, layers, post_layers]
             }
+            _ => [1; 4],
         };
         let maps = match self.head {
             Head::San => 3,
@@ -426,6 +477,10 @@ impl ModelConfig {
             ("bias_dim", self.bias_dim.unwrap_or(1), WIDE),
             ("levels + 1", self.levels.saturating_add(1), 64),
             ("encoding", length, WIDE),
+            ("encoding.signnet.hidden", signs[0], WIDE),
+            ("encoding.signnet.width", signs[1], WIDE),
+            ("encoding.signnet.layers", signs[2], 64),
+            ("encoding.signnet.post_layers", signs[3], 64),
             ("head", maps, 64),
             ("edge_dim", self.edge_dim.unwrap_or(1), WIDE),
             ("extractor", self.extractor.map_or(1, Extractor::hops), 64),

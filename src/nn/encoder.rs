@@ -8,6 +8,7 @@ use super::layers::{BatchNorm, Embedding, Linear};
 use super::ops::rows::{Groups, sum};
 use super::parameters::{Init, Scope};
 use super::pass::{Pass, matrix};
+use super::sign_net::{SignNet, Sizes};
 use crate::data::{Matrix, Values};
 use crate::{Error, Result};
 
@@ -198,6 +199,8 @@ pub enum PositionEncoder {
     DeepSet(Linear, Linear, usize, bool),
     /// Eigenvector entries through a linear map `pe_lin`; random signs in training, if so told.
     Eigenvectors(Linear, usize, bool),
+    /// Eigenvector entries through networks that do not depend on signs: `pe_phi`, `pe_rho`.
+    SignNet(SignNet, usize),
     /// An embedding of the degree: `degree_emb`.
     Degree(Embedding),
 }
@@ -235,6 +238,10 @@ impl PositionEncoder {
                 let second = Linear::new(scope.at("pe_lin2"), 2 * dim, dim);
                 (Self::DeepSet(first, second, *frequencies, *random_signs), dim)
             }
+            Encoding::SignNet { dim, .. } => {
+                let dim = own(dim)?;
+                (Self::sign_net(scope, encoding, dim), dim)
+            }
             Encoding::EsLapPe { frequencies, .. } => {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
                 (Self::Eigenvectors(map, *frequencies, false), 0)
@@ -250,6 +257,7 @@ impl PositionEncoder {
     pub fn added(scope: &mut Scope, encoding: &Encoding, width: usize) -> Result<PositionEncoder> {
         if let Encoding::Rwse { dim: Some(_), .. }
         | Encoding::LapPe { dim: Some(_), .. }
+        | Encoding::SignNet { dim: Some(_), .. }
         | Encoding::Degree { dim: Some(_), .. } = encoding
         {
             return Err(Error::config(
@@ -266,6 +274,7 @@ impl PositionEncoder {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
                 Self::Eigenvectors(map, *frequencies, *random_signs)
             }
+            Encoding::SignNet { .. } => Self::sign_net(scope, encoding, width),
             Encoding::EsLapPe { .. } => {
                 return Err(Error::config(
                     "`encoding.eslappe` feeds the edge gate of GatedGCN, which this backbone has not",
@@ -273,6 +282,16 @@ impl PositionEncoder {
             }
             Encoding::Degree { max, .. } => Self::degree(scope, *max, width),
         })
+    }
+
+    fn sign_net(scope: &mut Scope, encoding: &Encoding, outputs: usize) -> PositionEncoder {
+        let Encoding::SignNet { frequencies, hidden, width, layers, post_layers, combine, .. } =
+            *encoding
+        else {
+            return Self::None;
+        };
+        let sizes = Sizes { frequencies, hidden, width, layers, post_layers, outputs };
+        Self::SignNet(SignNet::new(scope, sizes, combine), frequencies)
     }
 
     fn degree(scope: &mut Scope, max: usize, width: usize) -> PositionEncoder {
@@ -319,6 +338,9 @@ impl PositionEncoder {
                 let hidden = activation::relu(first.forward(pass, rows));
                 let hidden = activation::relu(second.forward(pass, hidden));
                 sum(pass, &Groups::new(node_of_row, nodes), hidden)
+            }
+            Self::SignNet(network, frequencies) => {
+                network.forward(pass, structure, spectrum(batch, *frequencies)?)
             }
             Self::Degree(embedding) => {
                 let largest = embedding.count() - 1;

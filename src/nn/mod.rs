@@ -65,6 +65,7 @@ mod pass;
 mod prepare;
 pub mod sat;
 pub mod sgformer;
+mod sign_net;
 mod states;
 mod subgraphs;
 mod walks;

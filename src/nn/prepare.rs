@@ -47,6 +47,7 @@ pub fn prepare(
             walks = Some(Matrix { width: *steps, values });
         }
         Encoding::LapPe { frequencies, laplacian, skip, .. }
+        | Encoding::SignNet { frequencies, laplacian, skip, .. }
         | Encoding::EsLapPe { frequencies, laplacian, skip } => {
             spectrum = Some(lowest(sample, *laplacian, *frequencies, *skip, limit)?);
         }

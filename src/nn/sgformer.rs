@@ -8,6 +8,9 @@
 //! out     W (w · local + (1 − w) · z)
 //! ```
 //!
+//! Attention is inside each graph, so it serves sets of many graphs, too: nodes are then encoded and predictions made as those
+//! of the other backbones are. It has no weights between pairs that a bias could be added to.
+//!
 //! With `clusters.projection` it attends to clusters instead, with the distance bias if they come from coarsening; the
 //! released HDSE code for ogbn-papers100M is that with a codebook. With `branch.initial` the local branch is that of
 //! SGFormer for large graphs: every layer reads what a linear map made of the features, x₀, beside what it has
@@ -23,10 +26,13 @@ use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::branch::{Branch, added};
 use super::cluster_attention::{ClusterAttention, codebook_of};
-use super::config::{Local, Mix, ModelConfig, NodeInput};
-use super::goat::{check, width};
+use super::config::{BiasKind, EdgeInput, Encoding, Local, Mix, ModelConfig, NodeInput, Pool};
+use super::encoder::{FeatureEncoder, PositionEncoder};
+use super::goat;
+use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, LayerNorm, Linear};
 use super::ops::dense::normalised;
+use super::ops::linear_attention::linear_attention;
 use super::ops::propagate::propagate;
 use super::parameters::Scope;
 use super::pass::Pass;
@@ -44,13 +50,21 @@ pub(super) const ENTRY: BackboneEntry = BackboneEntry {
 /// The model.
 #[derive(Clone, Debug)]
 pub struct SgFormer {
-    node: NodeInput,
+    ends: Ends,
     input: (Linear, LayerNorm, Dropout),
     bias: Option<Bias>,
     layers: Vec<Layer>,
     local: LocalBranch,
-    out: Linear,
     weight: Option<f64>,
+}
+
+/// What it reads, and how it predicts.
+#[derive(Clone, Debug)]
+enum Ends {
+    /// Features of one large graph; one linear map.
+    Large { input: NodeInput, out: Linear },
+    /// Many graphs.
+    Many { nodes: FeatureEncoder, positions: PositionEncoder, head: Predictor },
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +95,7 @@ impl SgFormer {
             return Err(Error::config("sgformer adds its branches; leave out `branch.mix`"));
         }
         let ModelConfig { dim, heads, dropout, .. } = *config;
-        let inputs = width(config)?;
+        let inputs = if is_of_many(config) { dim } else { goat::width(config)? };
         let first = Linear::new(scope.at("fc_in"), inputs, dim);
         let norm = LayerNorm::new(scope.at("norm_in"), dim);
         let input = (first, norm, Dropout::new(scope, dropout));
@@ -120,16 +134,15 @@ impl SgFormer {
                 ));
             }
         };
-        let out = Linear::new(scope.at("out"), dim, config.outputs);
-        let weight = config.branch.weight;
-        Ok(SgFormer { node: config.node.clone(), input, bias, layers, local, out, weight })
+        let ends = Ends::new(scope, config)?;
+        Ok(SgFormer { ends, input, bias, layers, local, weight: config.branch.weight })
     }
 }
 
 impl Backbone for SgFormer {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
-        let features = States::of(batch, &self.node)?;
+        let features = self.ends.states(pass, batch, structure)?;
         let (map, norm, dropout) = &self.input;
         let x = norm.forward(pass, features.through(pass, map));
         let mut z = dropout.forward(pass, activation::relu(x));
@@ -140,7 +153,7 @@ impl Backbone for SgFormer {
                 Attention::Nodes { query, key, value, heads } => {
                     let [query, key, value] =
                         [query, key, value].map(|map| map.of_many(pass, z.clone()));
-                    between_all(query, key, value, *heads)
+                    linear_attention(pass, structure, *heads, [query, key, value])
                 }
                 Attention::Clusters(attention) => {
                     let states = States::Made(z.clone());
@@ -156,25 +169,70 @@ impl Backbone for SgFormer {
             Some(local) => added(z, local, self.weight),
             None => z,
         };
-        Ok(self.out.of_many(pass, z))
+        Ok(match &self.ends {
+            Ends::Large { out, .. } => out.of_many(pass, z),
+            Ends::Many { head, .. } => head.forward(pass, structure, z),
+        })
     }
 }
 
-/// Attention between all nodes, heads averaged: `[nodes, heads × width]` → `[nodes, width]`.
-fn between_all(query: Tensor<2>, key: Tensor<2>, value: Tensor<2>, heads: usize) -> Tensor<2> {
-    let [nodes, width] = query.dims();
-    let width = width / heads;
-    let length = |x: &Tensor<2>| x.clone().square().sum().sqrt().unsqueeze::<2>();
-    let (query, key) = (query.clone() / length(&query), key.clone() / length(&key));
-    let head = |head: usize| {
-        let part = |x: &Tensor<2>| x.clone().narrow(1, head * width, width);
-        let (query, key, value) = (part(&query), part(&key), part(&value));
-        let mixed = query.clone().matmul(key.clone().transpose().matmul(value.clone()));
-        let sums = query.matmul(key.sum_dim(0).transpose()); // [nodes, 1]
-        (mixed + value * nodes as f32) / (sums + nodes as f32)
-    };
-    let sum = (0..heads).map(head).reduce(|a, b| a + b).expect("there is a head");
-    sum / heads as f32
+/// Whether it is for sets of many graphs: whatever a model of one large graph does not have.
+fn is_of_many(config: &ModelConfig) -> bool {
+    let reads_features = matches!(config.node, NodeInput::Linear(_));
+    !reads_features || config.pool != Pool::None || config.encoding != Encoding::None
+}
+
+fn check(config: &ModelConfig) -> Result<()> {
+    if !is_of_many(config) {
+        return goat::check(config);
+    }
+    config.check()?;
+    let wrong = [
+        (config.edge != EdgeInput::None, "reads no `edge`; leave it out"),
+        (
+            matches!(config.encoding, Encoding::EsLapPe { .. }),
+            "has no edge gate for `encoding.eslappe`; take `lappe`",
+        ),
+        (
+            config.clusters.projection.is_some(),
+            "attends to clusters in one large graph only; leave out `clusters`",
+        ),
+        (
+            config.bias != BiasKind::None,
+            "has no weights between pairs of nodes; write `bias = \"none\"`",
+        ),
+    ];
+    match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, what)) => Err(Error::config(format!("sgformer {what}"))),
+        None => Ok(()),
+    }
+}
+
+impl Ends {
+    fn new(scope: &mut Scope, config: &ModelConfig) -> Result<Ends> {
+        if !is_of_many(config) {
+            let out = Linear::new(scope.at("out"), config.dim, config.outputs);
+            return Ok(Ends::Large { input: config.node.clone(), out });
+        }
+        let mut encoder = scope.at("encoder");
+        let (positions, taken) =
+            PositionEncoder::columns(&mut encoder, &config.encoding, config.dim)?;
+        let nodes = FeatureEncoder::nodes(&mut encoder, &config.node, config.dim - taken, true);
+        Ok(Ends::Many { nodes, positions, head: Predictor::new(scope, config) })
+    }
+
+    fn states(&self, pass: &Pass, batch: &Batch, structure: &Structure) -> Result<States> {
+        let (nodes, positions) = match self {
+            Ends::Large { input, .. } => return States::of(batch, input),
+            Ends::Many { nodes, positions, .. } => (nodes, positions),
+        };
+        let features = batch.node_features.as_ref();
+        let x = nodes.forward(pass, features, batch.num_nodes(), "node features")?;
+        Ok(States::Made(match positions.forward(pass, batch, structure)? {
+            Some(columns) => Tensor::cat(vec![x, columns], 1),
+            None => x,
+        }))
+    }
 }
 
 impl LocalBranch {

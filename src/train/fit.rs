@@ -30,6 +30,12 @@ pub fn graphs(config: &Config, task: Task, limit: MemoryLimit) -> Result<()> {
             "key `{key}` is about the nodes of one graph, but the set has many graphs; leave it out"
         )));
     }
+    if config.model.backbone == "goat" || config.model.clusters.projection.is_some() {
+        return Err(Error::config(
+            "attention to clusters (`goat`, `model.clusters`) is over all nodes of one large graph, but the set has many \
+             graphs; take `gps`, `gt`, `sat`, `grit`, or `sgformer` without clusters",
+        ));
+    }
     config.train.graphs_per_step()?;
     check(config, task, limit)
 }

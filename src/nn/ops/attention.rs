@@ -312,7 +312,7 @@ impl Attention {
 }
 
 /// Rows at the given places as columns, `[width, rows]`.
-fn transpose(
+pub(super) fn transpose(
     matrix: &[f32],
     rows: impl ExactSizeIterator<Item = Range<usize>>,
     columns: &mut Vec<f32>,
@@ -326,7 +326,8 @@ fn transpose(
     }
 }
 
-fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
+/// `sum += factor * row`
+pub(super) fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, value) in sum.iter_mut().zip(row) {
         *sum += factor * value;
     }

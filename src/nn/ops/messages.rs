@@ -272,3 +272,35 @@ impl Kernel for AddUp<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::differences::{check, random, ways};
+    use super::*;
+
+    #[test]
+    fn aggregates_have_their_derivatives() {
+        // Node 3 receives nothing; node 0 gets two messages from node 1.
+        let sources = Groups::new(vec![1, 1, 2, 4, 0, 3, 4], 5);
+        let targets = Groups::new(vec![0, 0, 0, 1, 2, 4, 4], 5);
+        let all = [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
+        for (simd, team) in ways() {
+            for (aggregators, width, has_arcs) in
+                [(&all[..], 3, true), (&all[..3], 8, true), (&all[..2], 11, false)]
+            {
+                let terms = if has_arcs { 7 * width } else { 1 };
+                let inputs = [random(5 * 2 * width, [-1.0, 1.0], 1), random(terms, [-1.0, 1.0], 2)];
+                let operation = Aggregate {
+                    sources: sources.clone(),
+                    targets: targets.clone(),
+                    aggregators: aggregators.to_vec(),
+                    width,
+                    has_arcs,
+                    simd,
+                    team: team.clone(),
+                };
+                check(&operation, &inputs);
+            }
+        }
+    }
+}

@@ -8,7 +8,10 @@
 pub mod attention;
 pub mod clusters;
 pub mod dense;
+#[cfg(test)]
+mod differences;
 pub mod features;
+pub mod linear_attention;
 pub mod messages;
 pub mod norm;
 pub mod pairs;

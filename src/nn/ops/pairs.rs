@@ -49,7 +49,7 @@ struct Seen {
 type Graph = (Range<usize>, Range<usize>);
 
 /// Pieces of `numbers`, one for each range, which follow one another; `each` numbers belong to one thing.
-fn pieces<T>(
+pub(super) fn pieces<T>(
     mut numbers: &mut [T],
     ranges: impl Iterator<Item = Range<usize>>,
     each: usize,
@@ -391,6 +391,65 @@ impl Kernel for AttendBackward<'_> {
                 .iter_mut()
                 .zip(&of_row)
                 .for_each(|(sum, own): (&mut f64, &f32)| *sum += f64::from(*own));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::differences::{check, random, ways};
+    use super::*;
+
+    /// Three graphs of 3, 1 and 4 nodes.
+    const NODES: [usize; 4] = [0, 3, 4, 8];
+    const PAIRS: usize = 9 + 1 + 16;
+
+    #[test]
+    fn what_pairs_see_has_its_derivatives() {
+        for (simd, team) in ways() {
+            for width in [5, 8, 12] {
+                let pairs = Pairs::new(NODES.to_vec(), None);
+                let [query, key] = [1, 2].map(|seed| random(8 * width, [0.5, 1.5], seed));
+                // Away from the kinks: factors from 0, terms beyond any root.
+                let sign = random(PAIRS * 2 * width, [-1.0, 1.0], 3);
+                let size = random(PAIRS * 2 * width, [0.5, 1.5], 4);
+                let pair = sign.iter().zip(size).enumerate().map(|(i, (sign, size))| {
+                    sign.signum() * if i / width % 2 == 0 { size } else { 2.5 + size }
+                });
+                let inputs = [query, key, pair.collect()];
+                check(&Seen { pairs, width, simd, team: team.clone() }, &inputs);
+            }
+        }
+    }
+
+    #[test]
+    fn attention_over_pairs_has_its_derivatives() {
+        let heads = 2;
+        let codes = random(PAIRS, [0.0, 4.0], 5).iter().map(|x| *x as u32).collect::<Vec<u32>>();
+        let coins = random(PAIRS * heads, [0.0, 2.0], 6);
+        let mask: Vec<f32> = coins.iter().map(|x| x.floor() * 2.0).collect();
+        for (simd, team) in ways() {
+            let cases =
+                [(10, true, None, 1.0), (16, true, Some(&mask), 1.0), (24, false, None, 3.0)];
+            for (width, biased, mask, scale) in cases {
+                let pairs = Pairs::new(NODES.to_vec(), biased.then(|| codes.clone()));
+                let inputs = [
+                    random(PAIRS * width, [0.0, 1.0], 7),
+                    random(width, [-scale, scale], 8),
+                    random(4 * heads, [-1.0, 1.0], 9),
+                    random(8 * width, [-1.0, 1.0], 10),
+                ];
+                let operation = Attend {
+                    pairs,
+                    heads,
+                    width,
+                    biased,
+                    mask: mask.cloned(),
+                    simd,
+                    team: team.clone(),
+                };
+                check(&operation, &inputs);
+            }
         }
     }
 }

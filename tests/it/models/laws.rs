@@ -284,6 +284,33 @@ fn signs_of_eigenvectors_are_drawn_in_training_only() {
 }
 
 #[test]
+fn sign_net_does_not_depend_on_signs() {
+    let all = configs();
+    let with =
+        |config: &&hdse::nn::ModelConfig| matches!(config.encoding, Encoding::SignNet { .. });
+    for config in all.iter().filter(with) {
+        let model = Model::new(config, Seed(8)).unwrap();
+        let batch = example_of(config, 9, 16, 2);
+        let mut other = batch.clone();
+        let vectors = &mut other.spectrum.as_mut().unwrap().vectors;
+        vectors.chunks_exact_mut(4).for_each(|row| {
+            row[0] = -row[0];
+            row[3] = -row[3];
+        });
+        let run = |batch: &Batch, mode| {
+            let pass = Pass::new(&model.parameters, mode, &cpu());
+            values(model.backbone.forward(&pass, batch).unwrap())
+        };
+        for mode in [Mode::Eval, Mode::Train { seed: Seed(0), step: 0 }] {
+            assert_close(&run(&other, mode), &run(&batch, mode), 1e-5, &format!("{config:?}"));
+        }
+        other.spectrum.as_mut().unwrap().vectors[1] += 0.5;
+        let apart = run(&other, Mode::Eval) != run(&batch, Mode::Eval);
+        assert!(apart, "eigenvectors are read: {config:?}");
+    }
+}
+
+#[test]
 fn mixed_numbers_become_real() {
     let of = |targets: Values| Batch { targets: Some(targets), ..example(2, 2, 0) };
     let (whole, real) = (of(Values::Int(vec![2])), of(Values::Float(vec![0.5])));

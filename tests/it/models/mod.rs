@@ -104,6 +104,22 @@ pub fn configs() -> Vec<ModelConfig> {
             json!({ "local": "gine", "edge": "dummy", "extractor": { "subgraph": 1 }, "bias": "none",
             "encoding": { "rwse": { "steps": 5 } } }),
         ),
+        with(
+            "sgformer",
+            json!({ "local": "gcn", "bias": "none", "branch": { "norm": "batch", "weight": 0.5 },
+            "encoding": { "rwse": { "steps": 5, "dim": 4 } } }),
+        ),
+        with("sgformer", json!({ "local": "none", "bias": "none", "pool": "none" })),
+        with(
+            "gps",
+            json!({ "local": "gcn", "encoding": { "signnet": { "frequencies": 4, "dim": 6,
+            "hidden": 8, "layers": 3, "post_layers": 2 } } }),
+        ),
+        with(
+            "gt",
+            json!({ "encoding": { "signnet": { "frequencies": 4, "hidden": 8, "layers": 2,
+            "combine": "sum" } } }),
+        ),
     ]
 }
 
@@ -128,7 +144,7 @@ pub fn example_of(config: &ModelConfig, nodes: u32, arcs: u32, seed: u64) -> Bat
         EdgeInput::Linear(of) => columns(m, &vec![9; *of]),
     };
     surround(config, &mut batch);
-    if let Encoding::LapPe { skip, .. } = config.encoding {
+    if let Encoding::LapPe { skip, .. } | Encoding::SignNet { skip, .. } = config.encoding {
         let spectrum = batch.spectrum.as_mut().unwrap();
         spectrum.counts = vec![(n - skip.min(n)).min(4)];
     }

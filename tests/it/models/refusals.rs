@@ -42,6 +42,12 @@ fn what_does_not_fit_is_refused() {
         (json!({ "encoding": { "rwse": { "steps": 0, "dim": 4 } } }), "`encoding` is 0"),
         (json!({ "node": { "leading": { "columns": 3, "of": 2 } } }), "3 of 2"),
         (json!({ "head": { "plain": 0 } }), "`head` is 0"),
+        (
+            json!({ "encoding": { "signnet": { "frequencies": 4, "dim": 4, "layers": 0 } } }),
+            "layers",
+        ),
+        (json!({ "backbone": "sgformer", "local": "gcn" }), "reads no `edge`"),
+        (json!({ "backbone": "sgformer", "local": "gcn", "edge": "none" }), "`bias = \"none\"`"),
     ] {
         let error = make(changes.clone()).unwrap_err();
         assert!(error.contains(word), "{changes}: {error}");
