@@ -9,9 +9,10 @@ mod coarsen;
 mod completions;
 #[cfg(feature = "train")]
 mod config;
+#[cfg(feature = "train")]
+mod core_neighbourhood;
 mod data;
 mod doctor;
-#[cfg(feature = "train")]
 mod efficiency;
 mod encode;
 mod estimate;

@@ -16,7 +16,7 @@ use super::list;
 use super::output::{Output, count, object};
 use super::progress::{self, Progress};
 use super::train::{Run, create};
-use super::{efficiency, properties, runtime};
+use super::{core_neighbourhood, efficiency, properties, runtime};
 use crate::config::Config;
 use crate::data::sets;
 use crate::data::{AtomicFile, Shard};
@@ -35,9 +35,9 @@ const QUICK_NODES: f64 = 250_000.0;
 /// What a forecast is taken by: steps are slower where memory is shared with more of them.
 const CAUTION: f64 = 1.1;
 
-/// Experiments that train nothing, as they are listed.
-pub(super) const MEASURED: [[&str; 5]; 3] =
-    [runtime::LISTED, efficiency::LISTED, properties::LISTED];
+/// Experiments without runs to keep, as they are listed.
+pub(super) const MEASURED: [[&str; 5]; 4] =
+    [runtime::LISTED, efficiency::LISTED, properties::LISTED, core_neighbourhood::LISTED];
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -96,18 +96,19 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     work.report(&plan)
 }
 
-/// What is measured, not trained.
+/// What is measured in one go.
 fn measure(name: &str, options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
     let Options { rows, epochs, seeds, budget, quick, shard, output: folder, page, .. } = options;
     let is_plain = rows.is_empty() && epochs.is_none() && seeds.is_none() && budget.is_none();
     if !is_plain || *quick || shard.is_some() || folder.is_some() {
         return Err(Error::config(format!(
-            "`{name}` trains nothing: of the options, it takes `--page` only"
+            "`{name}` keeps no runs: of the options, it takes `--page` only"
         )));
     }
     match name {
         runtime::NAME => runtime::run(page.as_deref(), limit, output),
         efficiency::NAME => efficiency::run(page.as_deref(), limit, output),
+        core_neighbourhood::NAME => core_neighbourhood::run(page.as_deref(), limit, output),
         _ => properties::run(page.as_deref(), limit, output),
     }
 }

@@ -1,4 +1,4 @@
-//! Learning curves as SVG: means over seeds as lines, what seeds differ by as bands.
+//! Curves as SVG: means over seeds as lines, what seeds differ by as bands.
 //!
 //! Colours are classes (`c0` to `c7` for lines, bands of the same class), so that a page can choose them for light, dark and print.
 //! More than eight lines are told apart by dashes.
@@ -48,15 +48,27 @@ impl Curve {
     }
 }
 
-/// A chart of curves over epochs, `width` × `height` at a text size of 13.
-pub fn svg(curves: &[Curve], y_label: &str, width: f64, height: f64) -> String {
+/// What the axes of a chart are.
+#[derive(Clone, Copy, Debug)]
+pub struct Axes<'a> {
+    /// What goes to the right.
+    pub x: &'a str,
+    /// What goes up.
+    pub y: &'a str,
+    /// From where to where that goes; what the curves need, if not given.
+    pub range: Option<[f64; 2]>,
+}
+
+/// A chart of curves, `width` × `height` at a text size of 13.
+pub fn svg(curves: &[Curve], axes: Axes, width: f64, height: f64) -> String {
     let [left, right, top, bottom] = [58.0, 12.0, 12.0, 40.0];
-    let (x_end, [low, high]) = (x_end(curves), y_range(curves));
+    let (x_end, [low, high]) = (x_end(curves), axes.range.unwrap_or_else(|| y_range(curves)));
     let x = |place: f64| left + place / x_end * (width - left - right);
     let y = |value: f64| top + (high - value) / (high - low) * (height - top - bottom);
     let mut text = format!(
-        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{} over epochs\">\n",
-        html(y_label)
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{} over {}\">\n",
+        html(axes.y),
+        html(axes.x)
     );
     let ticks = ticks(low, high, (height / 55.0) as usize);
     let digits = digits(&ticks);
@@ -64,16 +76,18 @@ pub fn svg(curves: &[Curve], y_label: &str, width: f64, height: f64) -> String {
         let at = y(tick);
         let _ = writeln!(
             text,
-            "<path class=grid d=\"M{left} {at:.1}H{:.1}\"/><text x={:.1} y={:.1} class=e>{tick:.digits$}</text>",
+            "<path class=\"grid\" d=\"M{left} {at:.1}H{:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" class=\"e\">{tick:.digits$}</text>",
             width - right,
             left - 6.0,
             at + 4.5,
         );
     }
-    for tick in self::ticks(0.0, x_end, (width / 90.0) as usize) {
+    let ticks = self::ticks(0.0, x_end, (width / 90.0) as usize);
+    let digits = self::digits(&ticks);
+    for tick in ticks {
         let _ = writeln!(
             text,
-            "<text x={:.1} y={:.1} class=m>{tick:.0}</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" class=\"m\">{tick:.digits$}</text>",
             x(tick),
             height - bottom + 18.0
         );
@@ -81,15 +95,16 @@ pub fn svg(curves: &[Curve], y_label: &str, width: f64, height: f64) -> String {
     let middle = f64::midpoint(top, height - bottom);
     let _ = writeln!(
         text,
-        "<text x={:.1} y={:.1} class=m>epoch</text>\n<text transform=\"translate(13 {middle:.1}) rotate(-90)\" class=m>{}</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" class=\"m\">{}</text>\n<text transform=\"translate(13 {middle:.1}) rotate(-90)\" class=\"m\">{}</text>",
         f64::midpoint(left, width - right),
         height - 5.0,
-        html(y_label)
+        html(axes.x),
+        html(axes.y)
     );
     let (wide, tall) = (width - left - right, height - top - bottom);
     let _ = writeln!(
         text,
-        "<svg x={left} y={top} width={wide} height={tall} viewBox=\"{left} {top} {wide} {tall}\">"
+        "<svg x=\"{left}\" y=\"{top}\" width=\"{wide}\" height=\"{tall}\" viewBox=\"{left} {top} {wide} {tall}\">"
     );
     // The frame cuts off what is beyond it, but not every program can draw from infinity.
     let y = |value: f64| y(value.clamp(2.0 * low - high, 2.0 * high - low));
@@ -116,9 +131,52 @@ pub fn svg(curves: &[Curve], y_label: &str, width: f64, height: f64) -> String {
     text + "</svg>\n</svg>\n"
 }
 
+/// Charts beside and below each other, `columns` in a row, with one legend: a picture by itself, which is the same in light and
+/// dark.
+pub fn grid(charts: &[(Axes, Vec<Curve>)], columns: usize) -> String {
+    const SIZE: [f64; 2] = [400.0, 260.0];
+    let names = charts.first().map_or(&[][..], |(_, curves)| curves);
+    let legend = 24.0 * names.len().div_ceil(3) as f64 + 12.0;
+    let wide = SIZE[0] * columns as f64;
+    let tall = SIZE[1] * charts.len().div_ceil(columns) as f64 + legend;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {tall}\" width=\"{wide}\" height=\"{tall}\">\n<style>\n{}</style>\n\
+         <rect width=\"{wide}\" height=\"{tall}\" fill=\"#fff\"/>\n",
+        include_str!("picture.css")
+    );
+    for (number, (axes, curves)) in charts.iter().enumerate() {
+        let place = [number % columns, number / columns];
+        let _ = writeln!(
+            text,
+            "<g transform=\"translate({} {})\">",
+            place[0] as f64 * SIZE[0],
+            place[1] as f64 * SIZE[1]
+        );
+        let size = format!("width=\"{}\" height=\"{}\" ", SIZE[0], SIZE[1]);
+        text += &svg(curves, *axes, SIZE[0], SIZE[1]).replacen("<svg ", &format!("<svg {size}"), 1);
+        text += "</g>\n";
+    }
+    for (number, curve) in names.iter().enumerate() {
+        let [x, y] = [
+            20.0 + wide / 3.0 * (number % 3) as f64,
+            tall - legend + 20.0 + 24.0 * (number / 3) as f64,
+        ];
+        let _ = writeln!(
+            text,
+            "<path class=\"l c{}\" d=\"M{x:.1} {y:.1}h24\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            number % COLOURS,
+            x + 32.0,
+            y + 4.5,
+            html(&curve.name)
+        );
+    }
+    text + "</svg>\n"
+}
+
 fn x_end(curves: &[Curve]) -> f64 {
     let last = curves.iter().filter_map(|curve| curve.points.last()).map(|point| point[0]);
-    last.fold(0.0, f64::max).max(1.0)
+    let last = last.fold(0.0, f64::max);
+    if last > 0.0 { last } else { 1.0 }
 }
 
 /// From the least to the most that is seen once the first tenth of the epochs is over: beginnings would flatten the rest.
@@ -199,7 +257,8 @@ mod tests {
             vec![[0.0, 1.0, 1.0, 1.0]],
             vec![[0.0, 1e30, 0.0, 1e30], [5.0, -1e30, -1e30, 0.0]],
         ] {
-            let text = svg(&[curve(points)], "\"val\"", 600.0, 300.0);
+            let axes = Axes { x: "epoch", y: "\"val\"", range: None };
+            let text = svg(&[curve(points)], axes, 600.0, 300.0);
             assert!(!text.contains("<script>") && text.contains("&quot;val&quot;"));
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{COLOURS, Curve, svg};
+use super::chart::{Axes, COLOURS, Curve, svg};
 use super::table::html;
 use super::{Line, Report, Section};
 use crate::train::directory::EpochLine;
@@ -92,10 +92,11 @@ impl Section {
             )
         };
         let legend: Vec<String> = curves.iter().enumerate().map(entry).collect();
+        let axes = Axes { x: "epoch", y: label, range: None };
         format!(
             "<figure>\n<div class=broad>{}</div>\n<div class=slim>{}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
-            svg(&curves, label, 720.0, 320.0),
-            svg(&curves, label, 360.0, 260.0),
+            svg(&curves, axes, 720.0, 320.0),
+            svg(&curves, axes, 360.0, 260.0),
             legend.join(" ")
         )
     }

@@ -37,6 +37,7 @@
 pub mod checkpoint;
 pub mod clip;
 pub mod clock;
+pub mod core_neighbourhood;
 pub mod directory;
 pub mod environment;
 pub mod examples;
