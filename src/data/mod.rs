@@ -41,6 +41,7 @@ use std::path::Path;
 
 use crate::error::{Context as _, did_you_mean};
 use crate::graph::Repairs;
+use crate::graph::named::named;
 use crate::{Error, Graph, MemoryLimit, Result};
 
 /// A set of graphs, possibly of one.
@@ -131,7 +132,7 @@ impl Shard {
     }
 }
 
-/// Reads a path, `-`, or the name of a generated set.
+/// Reads a path, `-`, the name of a generated set, or `named:NAME` for a [named graph](crate::graph::named).
 ///
 /// ```
 /// use hdse::data::{ReadOptions, read};
@@ -142,6 +143,9 @@ impl Shard {
 pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
     if let Some(set) = sets::generated().find(|set| set.entry().name == input) {
         return read_generated(set, options);
+    }
+    if let Some(name) = input.strip_prefix("named:") {
+        return read_named(name, options);
     }
     if input != "-" && !std::path::Path::new(input).exists() {
         let names: Vec<&str> = sets::generated().map(|set| set.entry().name).collect();
@@ -157,6 +161,14 @@ pub fn read(input: &str, options: &ReadOptions) -> Result<GraphSet> {
         return Ok(set);
     }
     read_source(&Source::load(input, options.limit)?, options)
+}
+
+/// A graph that has a name; its bytes are the name.
+fn read_named(name: &str, options: &ReadOptions) -> Result<GraphSet> {
+    let graph = named(name)?;
+    let arcs = graph.edges().map(|(u, v, _)| (u, v)).collect();
+    let single = single::Single { num_nodes: graph.num_nodes(), arcs, ..Default::default() };
+    single.into_set(&Source::from_bytes(name, name.into(), options.limit)?, options)
 }
 
 /// All samples of a generated set: those for training, validation and test, of seed 0.

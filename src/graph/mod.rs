@@ -22,6 +22,7 @@
 //! all weights alike, which changes no partition, modularity or cut fraction.
 
 mod build;
+pub mod named;
 pub mod properties;
 
 use rayon::prelude::*;
