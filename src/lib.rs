@@ -11,6 +11,7 @@
 //! | [`distance`] | distances at every level, codes, high-level distances |
 //! | [`encoding`] | node encodings: random walks, Laplacian eigenvectors, degrees |
 //! | [`encode`] | the pipeline from graphs to distances, for whole sets |
+//! | [`expressive`] | which graphs distances can tell apart |
 #![cfg_attr(feature = "train", doc = "| [`config`] | one experiment |")]
 #![cfg_attr(feature = "train", doc = "| [`experiments`] | those of the paper, with its numbers |")]
 //! | [`data`] | samples, file formats, data sets, encoded sets on disk |
@@ -26,6 +27,7 @@ pub mod distance;
 pub mod encode;
 pub mod encoding;
 pub mod error;
+pub mod expressive;
 pub mod graph;
 pub mod hierarchy;
 pub mod memory;

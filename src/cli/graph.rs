@@ -58,7 +58,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     }
 }
 
-fn only_graph<'a>(set: &'a GraphSet, input: &str) -> Result<&'a Sample> {
+pub(super) fn only_graph<'a>(set: &'a GraphSet, input: &str) -> Result<&'a Sample> {
     match &set.samples[..] {
         [sample] => Ok(sample),
         samples => Err(Error::config(format!(

@@ -15,7 +15,8 @@ use crate::{Error, MemoryLimit, Result};
 /// Where graphs come from.
 #[derive(clap::Args)]
 pub(super) struct InputOptions {
-    /// A file, `-` for standard input, or the name of a generated set (`hdse data list`)
+    /// A file, `-` for standard input, the name of a generated set (`hdse data list`), or `named:NAME`
+    /// (`hdse list graphs`)
     #[arg(value_name = "INPUT")]
     input: String,
     /// Format of the input; told from its name and first bytes by default
@@ -24,6 +25,11 @@ pub(super) struct InputOptions {
 }
 
 impl InputOptions {
+    /// What a user would have called `input`.
+    pub(super) fn of(input: &str, input_format: Option<&'static Format>) -> InputOptions {
+        InputOptions { input: input.to_string(), input_format }
+    }
+
     /// What the user called it.
     pub(super) fn name(&self) -> &str {
         &self.input

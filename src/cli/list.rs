@@ -8,6 +8,7 @@ use crate::Result;
 use crate::coarsen::ALL;
 use crate::data::sets::{self, Dataset, Level, Task};
 use crate::data::{FORMATS, nodes};
+use crate::graph::named;
 
 #[derive(clap::Args)]
 pub(super) struct Options {
@@ -27,6 +28,7 @@ enum What {
     #[cfg(feature = "train")]
     Experiments,
     Formats,
+    Graphs,
     Sets,
 }
 
@@ -38,6 +40,7 @@ pub(super) fn run(options: &Options, output: &Output) -> Result<()> {
         #[cfg(feature = "train")]
         What::Experiments => experiments(),
         What::Formats => formats(),
+        What::Graphs => graphs(),
         What::Sets => sets(),
     };
     table.print(options.markdown, output)
@@ -119,6 +122,13 @@ fn formats() -> Table {
         head: vec!["name", "file names", "read", "write graph", "write encoded", "holds"],
         rows: FORMATS.iter().map(row).collect(),
     }
+}
+
+fn graphs() -> Table {
+    let row = |family: &named::Family| {
+        vec![format!("{}{}", family.name, family.parameters), family.summary.to_string()]
+    };
+    Table { head: vec!["name", "what it is"], rows: named::ALL.iter().map(row).collect() }
 }
 
 /// Counts of the three splits.

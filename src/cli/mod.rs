@@ -43,6 +43,7 @@ mod store;
 #[cfg(feature = "train")]
 mod train;
 mod usage;
+mod wl;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -120,11 +121,13 @@ enum Verb {
     /// Measure what training steps take
     #[cfg(feature = "train")]
     Bench(bench::Options),
+    /// Which graphs distances tell apart: the Weisfeiler-Leman test with hops, resistances, hierarchies
+    Wl(wl::Options),
     /// Results that were computed before: what there is, whether it is intact, cleaning up
     Store(store::Options),
     /// Say what this program and machine are like, for bug reports
     Doctor,
-    /// List coarseners, file formats, data sets
+    /// List coarseners, file formats, data sets, named graphs
     List(list::Options),
     /// Print shell completions, for instance `hdse completions bash`
     Completions(completions::Options),
@@ -199,6 +202,7 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         Verb::Report(options) => report::run(&options, output),
         #[cfg(feature = "train")]
         Verb::Bench(options) => bench::run(&options, limit, output),
+        Verb::Wl(options) => wl::run(&options, limit, output),
         Verb::Store(options) => store::run(&options, output),
         Verb::Doctor => doctor::run(output),
         Verb::List(options) => list::run(&options, output),
