@@ -1,15 +1,18 @@
 //! Laws of distances, on random graphs and hierarchies.
 
+use hdse::coarsen::{self, Context};
 use hdse::distance::{Codes, Distances, MaxDistance, UNREACHABLE};
+use hdse::rng::Seed;
 use hdse::{Graph, Hierarchy, MemoryLimit, Partition};
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 /// A graph of 1 to 90 nodes and up to three nested random partitions.
 fn graph_and_hierarchy() -> impl Strategy<Value = (Graph, Hierarchy)> {
     (1usize..90, 0usize..4, any::<u64>(), 0.0f64..2.5).prop_map(|(n, levels, seed, per_node)| {
         let edges = (n as f64 * per_node) as u32;
         let graph = crate::support::random_graph(n as u32, edges, seed);
-        let mut stream = hdse::rng::Seed(seed).stream("partitions", 0, 0);
+        let mut stream = Seed(seed).stream("partitions", 0, 0);
         let mut size = n;
         let partitions = (0..levels).map(|_| {
             let parts = 1 + stream.below(size as u64);
@@ -57,38 +60,53 @@ fn hops(graph: &Graph, from: u32, to: u32) -> u8 {
     UNREACHABLE
 }
 
+/// Level 0 is a metric on every component. Each further level is a pseudometric, as distinct nodes of one cluster are at
+/// distance 0, and no larger than the level below.
+fn check_laws(place: &str, graph: &Graph, hierarchy: &Hierarchy) -> Result<(), TestCaseError> {
+    let d = distances(graph, hierarchy, 254);
+    let n = graph.num_nodes() as u32;
+    for level in 0..=hierarchy.levels() {
+        let place = format!("{place}, level {level}");
+        let mut zeros = 0;
+        for u in 0..n {
+            for v in 0..n {
+                let uv = d.get(level, u, v);
+                prop_assert_eq!(uv, d.get(level, v, u), "{}: symmetric", place);
+                let same = hierarchy.ancestor(level, u) == hierarchy.ancestor(level, v);
+                prop_assert_eq!(uv == 0, same, "{}: 0 inside clusters only", place);
+                zeros += usize::from(uv == 0);
+                for w in (0..n).step_by(7) {
+                    let through = u16::from(d.get(level, u, w)) + u16::from(d.get(level, w, v));
+                    prop_assert!(u16::from(uv) <= through, "{}: no detour is shorter", place);
+                }
+                if level > 0 {
+                    prop_assert!(uv <= d.get(level - 1, u, v), "{}: not longer", place);
+                }
+            }
+        }
+        let is_metric = zeros == n as usize;
+        let shrank = hierarchy.num_clusters(level) < n as usize;
+        prop_assert_eq!(is_metric, !shrank, "{}: a metric only if nothing is merged", place);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn metric_axioms_hold_at_every_level((graph, hierarchy) in graph_and_hierarchy()) {
-        let d = distances(&graph, &hierarchy, 254);
-        let n = graph.num_nodes() as u32;
-        for level in 0..=hierarchy.levels() {
-            for u in 0..n {
-                prop_assert_eq!(d.get(level, u, u), 0);
-                for v in 0..n {
-                    let uv = d.get(level, u, v);
-                    prop_assert_eq!(uv, d.get(level, v, u));
-                    let same = hierarchy.ancestor(level, u) == hierarchy.ancestor(level, v);
-                    prop_assert_eq!(uv == 0, same);
-                    for w in (0..n).step_by(7) {
-                        let through = u16::from(d.get(level, u, w)) + u16::from(d.get(level, w, v));
-                        prop_assert!(u16::from(uv) <= through);
-                    }
-                }
-            }
-        }
+    fn laws_hold_for_random_partitions((graph, hierarchy) in graph_and_hierarchy()) {
+        check_laws("random partitions", &graph, &hierarchy)?;
     }
 
     #[test]
-    fn contraction_never_lengthens((graph, hierarchy) in graph_and_hierarchy()) {
-        let d = distances(&graph, &hierarchy, 254);
-        let n = graph.num_nodes() as u32;
-        for (level, u, v) in (0..hierarchy.levels())
-            .flat_map(|k| (0..n).flat_map(move |u| (0..n).map(move |v| (k, u, v))))
-        {
-            prop_assert!(d.get(level + 1, u, v) <= d.get(level, u, v));
+    fn laws_hold_for_every_coarsener(n in 1..40u32, per_node in 0.0f64..2.5, seed in any::<u64>()) {
+        let graph = crate::support::random_graph(n, (f64::from(n) * per_node) as u32, seed);
+        for entry in coarsen::ALL {
+            let coarsener = coarsen::parse(entry.name).unwrap();
+            let context = Context { seed: Seed(seed), ..Context::default() };
+            let hierarchy = Hierarchy::build(&graph, coarsener.as_ref(), 3, &context).unwrap();
+            check_laws(entry.name, &graph, &hierarchy)?;
         }
     }
 
@@ -118,7 +136,7 @@ proptest! {
     fn relabelling_nodes_permutes_distances((graph, _) in graph_and_hierarchy(), seed in any::<u64>()) {
         let n = graph.num_nodes();
         let mut map: Vec<u32> = (0..n as u32).collect();
-        hdse::rng::Seed(seed).stream("map", 0, 0).shuffle(&mut map);
+        Seed(seed).stream("map", 0, 0).shuffle(&mut map);
         let pairs: Vec<(u32, u32)> =
             graph.edges().map(|(u, v, _)| (map[u as usize], map[v as usize])).collect();
         let moved = crate::support::graph(n, &pairs);

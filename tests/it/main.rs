@@ -9,6 +9,7 @@ mod cli;
 mod conformance;
 mod distance;
 mod encoding;
+mod expressive;
 #[cfg(all(feature = "cli", feature = "parquet", feature = "fetch"))]
 mod fetch;
 mod golden;

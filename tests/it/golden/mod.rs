@@ -24,6 +24,7 @@ mod metrics;
 mod models;
 #[cfg(feature = "train")]
 mod optimizers;
+mod pairs;
 #[cfg(feature = "train")]
 mod training;
 #[cfg(feature = "train")]
@@ -50,10 +51,11 @@ const COVERED: &[&str] = &[
     "metrics",
     "models",
     "optimizers",
+    "pairs",
     "training",
 ];
 #[cfg(not(feature = "train"))]
-const COVERED: &[&str] = &["distances", "encodings"];
+const COVERED: &[&str] = &["distances", "encodings", "pairs"];
 
 /// What checks a fixture, by the sidecar's kind and configuration.
 fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
@@ -76,6 +78,7 @@ fn check_of(fixture: &Fixture) -> Option<(&'static str, Check)> {
         #[cfg(feature = "train")]
         7 if optimizers::is_about(fixture) => Some(("optimizers", optimizers::check)),
         8 => Some(("distances", distances::check)),
+        10 => Some(("pairs", pairs::check)),
         _ => None,
     }
 }
