@@ -15,25 +15,28 @@ use super::input::{FormatParser, InputOptions, NameParser, warn_if_slow};
 use super::output::{Output, count, object, thousands};
 use super::progress::Progress;
 use crate::coarsen::parse;
-use crate::data::{AtomicFile, Format, GraphSet};
+use crate::data::{AtomicFile, Format, GraphSet, Sample, Values};
 use crate::distance::MaxDistance;
 use crate::encode::{Encoder, Partitions};
 use crate::expressive::catalogue::{self, PAIRS, Verdict, judge};
-use crate::expressive::{Distance, Refinement, refine};
+use crate::expressive::{Distance, Refinement, refine_from};
 use crate::rng::Seed;
-use crate::{Error, Graph, MemoryLimit, Result};
+use crate::{Error, Graph, MemoryLimit, Partition, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// The two graphs: files, or named ones such as named:desargues (`hdse list graphs`)
-    #[arg(value_names = ["A", "B"], num_args = 2)]
+    /// A graph: a file, or a named one such as named:desargues (`hdse list graphs`)
+    #[arg(value_name = "A", requires = "second")]
     #[arg(required_unless_present_any = ["set", "catalogue"])]
-    graphs: Vec<String>,
+    first: Option<String>,
+    /// The graph to compare it with
+    #[arg(value_name = "B")]
+    second: Option<String>,
     /// Group all graphs of a set instead
-    #[arg(long, value_name = "INPUT", conflicts_with = "graphs")]
+    #[arg(long, value_name = "INPUT", conflicts_with = "first")]
     set: Option<String>,
     /// Try pairs of graphs that are known to be hard instead
-    #[arg(long, conflicts_with_all = ["graphs", "set"])]
+    #[arg(long, conflicts_with_all = ["first", "set"])]
     catalogue: bool,
     /// What nodes see of each other; all by default
     #[arg(long, short, value_name = "NAME", value_enum, value_delimiter = ',')]
@@ -54,6 +57,9 @@ pub(super) struct Options {
     /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Let nodes start with their features as colours, not all alike
+    #[arg(long, conflicts_with = "catalogue")]
+    types: bool,
     /// Renumbered copies of every graph of the catalogue
     #[arg(long, value_name = "N", default_value_t = 50, requires = "catalogue")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -91,10 +97,12 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     if options.catalogue {
         return hard_pairs(options, &distances, limit, output);
     }
-    match (&options.set, &options.graphs[..]) {
-        (Some(set), _) => groups(set, options, &distances, limit, output),
-        (None, names) => pair(names, options, &distances, limit, output),
+    if let Some(set) = &options.set {
+        return groups(set, options, &distances, limit, output);
     }
+    let names: Vec<&str> =
+        [&options.first, &options.second].into_iter().flatten().map(String::as_str).collect();
+    pair(&names, options, &distances, limit, output)
 }
 
 impl Options {
@@ -134,7 +142,11 @@ impl Options {
     }
 
     fn read(&self, input: &str, limit: MemoryLimit, output: &Output) -> Result<GraphSet> {
-        let set = InputOptions::of(input, self.input_format).read(None, limit, output)?;
+        let options = InputOptions::of(input, self.input_format);
+        let set = match self.types {
+            true => options.read_whole(limit)?,
+            false => options.read(None, limit, output)?,
+        };
         if self.distance.is_empty() || self.distance.contains(&Name::Hdse) {
             for coarsener in &self.coarsener {
                 warn_if_slow(coarsener, &set, output);
@@ -146,19 +158,50 @@ impl Options {
 
 /// Refines graphs by every distance.
 fn refine_all(
-    graphs: &[&Graph],
+    samples: &[&Sample],
+    options: &Options,
     distances: &[Distance<'_>],
     limit: MemoryLimit,
     output: &Output,
 ) -> Result<Vec<Refinement>> {
+    let graphs: Vec<&Graph> = samples.iter().map(|sample| &*sample.graph).collect();
+    let types = match options.types {
+        true => types(samples)?,
+        false => graphs.iter().map(|graph| vec![0; graph.num_nodes()]).collect(),
+    };
     let total = (graphs.len() * distances.len()) as u64;
     let progress = Progress::new(total, "graphs compared", output);
-    distances.iter().map(|distance| refine(graphs, distance, limit, &progress)).collect()
+    let refine = |distance| refine_from(&graphs, &types, distance, limit, &progress);
+    distances.iter().map(refine).collect()
+}
+
+/// A number for every distinct row of node features.
+fn types(samples: &[&Sample]) -> Result<Vec<Vec<u32>>> {
+    let mut rows: Vec<Vec<u64>> = Vec::new();
+    for (number, sample) in samples.iter().enumerate() {
+        let features = sample.node_feat.as_ref().filter(|features| features.width > 0);
+        let features = features.ok_or_else(|| {
+            Error::config(format!("graph {number} has no node features; leave out `--types`"))
+        })?;
+        let bits: Vec<u64> = match &features.values {
+            Values::Int(values) => values.iter().map(|&value| value as u64).collect(),
+            Values::Float(values) => values.iter().map(|&value| value.to_bits().into()).collect(),
+        };
+        rows.extend(bits.chunks_exact(features.width).map(<[u64]>::to_vec));
+    }
+    let types = Partition::from_labels(&rows);
+    let mut rest = types.cluster_of();
+    let take = |sample: &&Sample| {
+        let (own, others) = rest.split_at(sample.graph.num_nodes());
+        rest = others;
+        own.to_vec()
+    };
+    Ok(samples.iter().map(take).collect())
 }
 
 /// `hdse wl A B`.
 fn pair(
-    names: &[String],
+    names: &[&str],
     options: &Options,
     distances: &[Distance<'_>],
     limit: MemoryLimit,
@@ -166,13 +209,23 @@ fn pair(
 ) -> Result<()> {
     let sets = names.iter().map(|name| options.read(name, limit, output));
     let sets = sets.collect::<Result<Vec<_>>>()?;
-    let only = |(set, name): (&GraphSet, &String)| {
-        only_graph(set, name).map(|sample| sample.graph.clone())
-    };
-    let graphs = sets.iter().zip(names).map(only).collect::<Result<Vec<_>>>()?;
-    let graphs: Vec<&Graph> = graphs.iter().map(|graph| &**graph).collect();
-    let found = refine_all(&graphs, distances, limit, output)?;
+    let samples = sets.iter().zip(names).map(|(set, name)| only_graph(set, name));
+    let samples = samples.collect::<Result<Vec<&Sample>>>()?;
+    let graphs: Vec<&Graph> = samples.iter().map(|sample| &*sample.graph).collect();
+    let found = refine_all(&samples, options, distances, limit, output)?;
     let told_apart = |of: &Refinement| of.groups.num_clusters() == 2;
+    let told_by = |hierarchies: bool| {
+        let is_one = |distance: &Distance<'_>| matches!(distance, Distance::Hierarchy(_));
+        let mut rows = distances.iter().zip(&found);
+        rows.any(|(distance, of)| is_one(distance) == hierarchies && told_apart(of))
+    };
+    let same_size = graphs[0].num_nodes() == graphs[1].num_nodes();
+    if same_size && told_by(true) && !told_by(false) {
+        output.note(
+            "hierarchies may hang on the numbering of nodes, and then tell copies of one graph apart as well; \
+             docs/expressiveness.md has how often",
+        );
+    }
     output.result(
         || {
             let row = |(distance, of): (&Distance<'_>, &Refinement)| {
@@ -195,6 +248,7 @@ fn pair(
             for (distance, of) in distances.iter().zip(&found) {
                 let verdict = match (told_apart(of), of.rounds()) {
                     (false, _) => "no".into(),
+                    (true, 0) if options.types => "by size or types".into(),
                     (true, 0) => "by size".into(),
                     (true, rounds) => format!("after {}", count(rounds as u64, "round")),
                 };
@@ -222,8 +276,8 @@ fn groups(
         None => None,
     };
     let set = options.read(input, limit, output)?;
-    let graphs: Vec<&Graph> = set.samples.iter().map(|sample| &*sample.graph).collect();
-    let found = refine_all(&graphs, distances, limit, output)?;
+    let graphs: Vec<&Sample> = set.samples.iter().collect();
+    let found = refine_all(&graphs, options, distances, limit, output)?;
     if let Some(file) = file {
         write(file, distances, &found, graphs.len())?;
     }

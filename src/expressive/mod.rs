@@ -1,6 +1,6 @@
 //! What distances can tell apart: the Weisfeiler-Leman test with generalised distances.
 //!
-//! All nodes start with one colour. In every round a node looks at all nodes u, itself too, and its new
+//! All nodes start with one colour, or that of their type. In every round a node looks at all nodes u, itself too, and its new
 //! colour stands for the multiset of what it sees,
 //!
 //! colour(v) ← {{ (D(v, u), colour(u)) : u ∈ V }},
@@ -93,8 +93,8 @@ pub struct Refinement {
     pub groups: Partition,
     /// The colour of every node of every graph; equal colours are equal in any two graphs.
     pub colors: Vec<Vec<u32>>,
-    /// How many groups there are after 0, 1, … rounds. Before the first, graphs differ in size alone; the
-    /// last round is the last that changed anything.
+    /// How many groups there are after 0, 1, … rounds. Before the first, graphs differ in size and types alone;
+    /// the last round is the last that changed anything.
     pub history: Vec<usize>,
 }
 
@@ -122,6 +122,25 @@ pub fn refine(
     limit: MemoryLimit,
     monitor: &dyn Monitor,
 ) -> Result<Refinement> {
+    let alike: Vec<Vec<u32>> = graphs.iter().map(|graph| vec![0; graph.num_nodes()]).collect();
+    refine_from(graphs, &alike, distance, limit, monitor)
+}
+
+/// [`refine`], with nodes that differ from the start: a type for every node of every graph.
+///
+/// # Errors
+/// As [`refine`].
+///
+/// # Panics
+/// If there is not a type for every node.
+pub fn refine_from(
+    graphs: &[&Graph],
+    types: &[Vec<u32>],
+    distance: &Distance<'_>,
+    limit: MemoryLimit,
+    monitor: &dyn Monitor,
+) -> Result<Refinement> {
+    assert!(types.iter().map(Vec::len).eq(graphs.iter().map(|graph| graph.num_nodes())));
     let sizes: Vec<usize> = graphs.iter().map(|graph| graph.num_nodes()).collect();
     let sizes = Partition::from_labels(&sizes);
     let members = sizes.members();
@@ -137,7 +156,8 @@ pub fn refine(
             &format!("comparing all pairs of nodes of {} graphs", numbers.len()),
             "compare fewer graphs, or raise `--max-memory`",
         )?;
-        let mut class = Class::new(graphs, numbers, distance, limit, monitor)?;
+        let codes = codes(graphs, numbers, distance, limit, monitor)?;
+        let mut class = Class::new(numbers.iter().map(|&number| &types[number as usize]), codes);
         histories.push(class.refine(monitor)?);
         let groups = class.groups();
         for (place, &number) in numbers.iter().enumerate() {
@@ -169,42 +189,14 @@ struct Class {
 }
 
 impl Class {
-    fn new(
-        graphs: &[&Graph],
-        numbers: &[u32],
-        distance: &Distance<'_>,
-        limit: MemoryLimit,
-        monitor: &dyn Monitor,
-    ) -> Result<Class> {
-        let own: Vec<&Graph> = numbers.iter().map(|&number| graphs[number as usize]).collect();
-        let nodes = own[0].num_nodes();
-        let clip = MaxDistance::new(&[254])?;
-        let flat = |_| Ok(Hierarchy::flat(nodes));
-        let codes = match distance {
-            Distance::Adjacency => {
-                let mut codes = empty_codes(&own);
-                add_column(
-                    &mut codes,
-                    &own.par_iter().map(|graph| adjacency(graph)).collect::<Vec<_>>(),
-                );
-                codes
-            }
-            Distance::Hops => of_levels(&own, flat, &clip, limit, monitor)?,
-            Distance::Resistance => {
-                let mut codes = empty_codes(&own);
-                let add = |column: Vec<Vec<u32>>| add_column(&mut codes, &column);
-                resistance::for_each_prime(&own, monitor, add)?;
-                codes
-            }
-            Distance::Hierarchy(encoder) => {
-                let hierarchy =
-                    |place: usize| encoder.hierarchy(own[place], numbers[place] as usize, monitor);
-                of_levels(&own, hierarchy, &encoder.max_distance, limit, monitor)?
-            }
-        };
-        monitor.advance(own.len() as u64);
-        let colors = vec![vec![0; nodes]; own.len()];
-        Ok(Class { nodes, codes, colors, count: nodes.min(1) })
+    fn new<'a>(types: impl Iterator<Item = &'a Vec<u32>>, codes: Vec<Vec<u32>>) -> Class {
+        let mut colors: Vec<Vec<u32>> = types.cloned().collect();
+        let nodes = colors.first().map_or(0, Vec::len);
+        let distinct = Partition::from_labels(&colors.concat());
+        for (color, &rank) in colors.iter_mut().flatten().zip(distinct.cluster_of()) {
+            *color = rank;
+        }
+        Class { nodes, codes, colors, count: distinct.num_clusters() }
     }
 
     /// Graphs of equal signature.
@@ -260,6 +252,42 @@ fn sights(codes: &[u32], colors: &[u32]) -> Vec<u64> {
 /// Two numbers as one, in the same order.
 fn joint(first: u32, second: u32) -> u64 {
     u64::from(first) << 32 | u64::from(second)
+}
+
+/// D of all pairs of nodes of some of the graphs, which have one size, as numbers that are equal for equal values.
+fn codes(
+    graphs: &[&Graph],
+    numbers: &[u32],
+    distance: &Distance<'_>,
+    limit: MemoryLimit,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Vec<u32>>> {
+    let own: Vec<&Graph> = numbers.iter().map(|&number| graphs[number as usize]).collect();
+    let codes = match distance {
+        Distance::Adjacency => {
+            let mut codes = empty_codes(&own);
+            let column: Vec<Vec<u32>> = own.par_iter().map(|graph| adjacency(graph)).collect();
+            add_column(&mut codes, &column);
+            codes
+        }
+        Distance::Hops => {
+            let flat = |place: usize| Ok(Hierarchy::flat(own[place].num_nodes()));
+            of_levels(&own, flat, &MaxDistance::new(&[254])?, limit, monitor)?
+        }
+        Distance::Resistance => {
+            let mut codes = empty_codes(&own);
+            let add = |column: Vec<Vec<u32>>| add_column(&mut codes, &column);
+            resistance::for_each_prime(&own, monitor, add)?;
+            codes
+        }
+        Distance::Hierarchy(encoder) => {
+            let build =
+                |place: usize| encoder.hierarchy(own[place], numbers[place] as usize, monitor);
+            of_levels(&own, build, &encoder.max_distance, limit, monitor)?
+        }
+    };
+    monitor.advance(own.len() as u64);
+    Ok(codes)
 }
 
 /// 0 for a node and itself, 1 for neighbours, 2 for others.
@@ -366,6 +394,20 @@ mod tests {
             let found = refine(&[&empty, &empty], &distance, MemoryLimit::NONE, &()).unwrap();
             assert_eq!((found.groups.num_clusters(), found.num_colors(0)), (1, 0));
         }
+    }
+
+    #[test]
+    fn types_are_seen() {
+        let path = named("path-3").unwrap();
+        let of = |types: [[u32; 3]; 2]| {
+            let types = types.map(|types| types.to_vec());
+            let limit = MemoryLimit::NONE;
+            refine_from(&[&path, &path], &types, &Distance::Adjacency, limit, &()).unwrap()
+        };
+        assert_eq!(of([[7, 7, 9], [9, 7, 7]]).groups.num_clusters(), 1);
+        assert_eq!(of([[7, 7, 9], [7, 7, 8]]).history[0], 2);
+        let later = of([[7, 7, 9], [7, 9, 7]]);
+        assert_eq!((later.history[0], later.rounds(), later.num_colors(0)), (1, 1, 3));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn bits(graph: &Graph) -> f64 {
 }
 
 fn is_prime(number: u64) -> bool {
-    number > 1 && (2..).take_while(|d| d * d <= number).all(|d| number % d != 0)
+    number > 1 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
 }
 
 /// Resistances modulo `prime`; nothing if a pivot vanishes.

@@ -6,7 +6,7 @@ use crate::support::{by_first_node, random_graph};
 use hdse::coarsen::{self, Context};
 use hdse::distance::MaxDistance;
 use hdse::encode::{Encoder, Partitions};
-use hdse::expressive::catalogue::{mistaken, renumbered};
+use hdse::expressive::catalogue::mistaken;
 use hdse::expressive::{Distance, Refinement, refine};
 use hdse::graph::named::named;
 use hdse::rng::Seed;
@@ -217,6 +217,7 @@ mod soundness {
     use super::*;
     use crate::support::find;
     use hdse::data::{ReadOptions, Shard, read};
+    use hdse::expressive::catalogue::renumbered;
 
     const TABLE_HEAD: &str = "\
 ## Copies that are taken for other graphs
