@@ -37,6 +37,20 @@ fn transcripts() {
     cases.run();
 }
 
+/// Groups of a set, a column per distance: two copies of one graph, and one that only hops tell from it.
+#[test]
+fn groups_of_a_set_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let hexagon = r#"{"num_nodes": 6, "edge_index": [[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]]}"#;
+    let triangles = r#"{"num_nodes": 6, "edge_index": [[0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3]]}"#;
+    let moved = r#"{"num_nodes": 6, "edge_index": [[0, 3, 1, 4, 2, 5], [3, 1, 4, 2, 5, 0]]}"#;
+    let lines = [hexagon, triangles, moved].map(|line| format!("{line}\n")).concat();
+    std::fs::write(folder.path().join("set.jsonl"), lines).unwrap();
+    run(folder.path(), "wl --set set.jsonl -d adjacency,spd,resistance -o groups.csv");
+    let written = std::fs::read_to_string(folder.path().join("groups.csv")).unwrap();
+    assert_eq!(written, "graph,\"adjacency\",\"spd\",\"resistance\"\n0,0,0,0\n1,0,1,1\n2,0,0,0\n");
+}
+
 /// Several windows of work and several Parquet row groups: 600 graphs, 20 MB of distances.
 fn write_large_set(folder: &Path) -> &'static str {
     let line = |i: u64| {
