@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from nodes_model import Graph, Layer, Lean, csr
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
+from torch_run import keep
 
 # Scores that are computed at a time: what stays in the cache, and keeps two threads busy.
 SCORES = 2**20
@@ -140,14 +140,6 @@ class Attention(torch.autograd.Function):
             for head, of_head in zip(by_table, scores, strict=True):
                 head += members @ of_head
         return by_query, by_key, by_value, by_table, None
-
-
-def keep(shape: torch.Size, p: float) -> Tensor:
-    """What dropout keeps: a random byte for each, or two; `bernoulli_` takes ten times as long."""
-    size = 1 if (256 * p).is_integer() else 2
-    words = torch.empty(math.prod(shape) * size // 8 + 1, dtype=torch.int64).random_(-(2**63), None)
-    numbers = words.view({1: torch.int8, 2: torch.int16}[size])[: math.prod(shape)]
-    return (numbers >= round((p - 0.5) * 256**size)).view(shape)
 
 
 class Least(Tuned):
