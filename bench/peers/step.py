@@ -7,19 +7,22 @@ Geometric, which `make test-torch` makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import turns
 from turns import Experiment, Result, median
 
 # The forms of step_torch.py.
-FORMS = ("released", "table", "compiled")
+FORMS = ("released", "table", "distinct", "compiled")
+# Those of models in which no rows are computed more than once.
+PLAIN_FORMS = ("released", "table", "compiled")
 # Of a step, in the words of `hdse bench step`.
 PARTS = ("waiting", "forward", "loss", "backward", "clip", "optimizer")
 # A learning rate from the first step on.
 STEADY = "train.schedule.warmup=0"
 
 EXPERIMENTS = [
-    Experiment("GraphGPS with GINE and RWSE", "zinc", "gps-zinc", 30, 8, (STEADY,)),
+    Experiment("GraphGPS with GINE and RWSE", "zinc", "gps-zinc", 30, 8, (STEADY,), forms=PLAIN_FORMS),
     Experiment(
         "GraphGPS with GatedGCN and LapPE",
         "peptides-func",
@@ -27,7 +30,9 @@ EXPERIMENTS = [
         10,
         4,
         (STEADY, "model.encoding.lappe.random_signs=false"),
+        forms=PLAIN_FORMS,
     ),
+    Experiment("SAT with PNA in 3-hop subgraphs", "zinc", "sat-zinc", 10, 3, (STEADY,)),
 ]
 
 NAMES = {
@@ -35,6 +40,7 @@ NAMES = {
     "plain": "hdse without the bias",
     "released": "PyTorch, as released",
     "table": "PyTorch, table",
+    "distinct": "PyTorch, table, distinct rows",
     "compiled": "PyTorch, table, compiled",
 }
 
@@ -60,32 +66,48 @@ def table(result: Result) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def is_counted(experiment: Experiment) -> bool:
+    """Whether `hdse bench step` counts all operations: not those in subgraphs, and of pairs."""
+    return experiment.config.startswith("gps")
+
+
+def operations(experiment: Experiment, run: dict[str, Any]) -> str:
+    if not is_counted(experiment):
+        return ""
+    products, attention = run["gflop"]["products"], run["gflop"]["attention"]
+    return f" {products + attention:.2f} GFLOP per step, {attention:.2f} of them in attention."
+
+
+def speed(experiment: Experiment, runs: list[dict[str, Any]]) -> str:
+    if not is_counted(experiment):
+        return ""
+    share = median(runs, "share_of_peak")
+    return (
+        f"{median(runs, 'gflops'):.0f} GFLOP/s, {share:.0%} of what matrix products reach here; "
+    )
+
+
 def remarks(result: Result) -> Iterator[str]:
     experiment = result.experiment
     counts = result.threads
     ours = result.runs[counts[-1], "ours"]
     batch = ours[0]["batch"]
-    gflop = ours[0]["gflop"]
     label = f" ({ours[0]['label']})" if ours[0]["label"] else ""
     yield (
         f"`configs/{experiment.config}.toml`{label}: {ours[0]['parameters']:,} parameters; a batch "
         f"has {batch['graphs']:.0f} graphs, {batch['nodes']:,.0f} nodes, "
         f"{batch['arcs']:,.0f} arcs, {batch['pairs']:,.0f} pairs, "
-        f"{batch['codes']:.0f} distinct tuples of distances. "
-        f"{gflop['products'] + gflop['attention']:.2f} GFLOP per step, {gflop['attention']:.2f} of "
-        "them in attention.\n"
+        f"{batch['codes']:.0f} distinct tuples of distances.{operations(experiment, ours[0])}\n"
     )
     for count in counts:
         runs, plain = result.runs[count, "ours"], result.runs[count, "plain"]
         time = median(runs, "milliseconds", "median")
         cost = time / median(plain, "milliseconds", "median") - 1
-        share = median(runs, "share_of_peak")
         times = {name: median(runs, "milliseconds", "parts", name) for name in PARTS}
         of_step = ", ".join(f"{name} {time:.2f}" for name, time in times.items())
         yield (
-            f"* {count} thread{'s' if count > 1 else ''}: {median(runs, 'gflops'):.0f} GFLOP/s, "
-            f"{share:.0%} of what matrix products reach here; the bias costs {cost:+.1%}; "
-            f"ms of the parts: {of_step}."
+            f"* {count} thread{'s' if count > 1 else ''}: {speed(experiment, runs)}"
+            f"the bias costs {cost:+.1%}; ms of the parts: {of_step}."
         )
     if len(counts) > 1:
         one, more = (median(result.runs[c, "ours"], "milliseconds", "median") for c in counts)
@@ -109,7 +131,7 @@ COMPARISON = turns.Comparison(
     about=__doc__,
     script="step_torch.py",
     forms=FORMS,
-    quick=FORMS[:2],
+    quick=FORMS[:3],
     exact="table",
     experiments=EXPERIMENTS,
     section=("step", "A training step"),

@@ -5,7 +5,7 @@ list like edges, spread over padded squares; distances of every padded pair go t
 maps; layers pad anew and use PyTorch's and PyG's layers. `table` is what one would write for
 speed: the bias of every distinct tuple of distances once, looked up by pairs, projections before
 padding, indices computed once for a batch, the fused optimiser. `compiled` is that through
-torch.compile. The model is in step_gps.py.
+torch.compile. The models are in step_gps.py and step_sat.py.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import step_gps
+import step_sat
 import torch_run
 from step_parts import Dump
 
-FORMS = ("released", "table", "compiled")
-BACKBONES = {"gps": step_gps}
+FORMS = ("released", "table", "distinct", "compiled")
+BACKBONES = {"gps": step_gps, "sat": step_sat}
 
 
 def rate(config: dict[str, Any], step: int) -> float:

@@ -50,8 +50,15 @@ class Experiment:
     batches: bool = True
     # Numbers of threads to measure with.
     threads: tuple[int, ...] = THREADS
+    # Forms that it has; all, if none is named.
+    forms: tuple[str, ...] = ()
     # Forms that cannot be run, and why.
     impossible: dict[str, str] = field(default_factory=dict)
+
+
+    def is_called(self, start: str) -> bool:
+        """Whether its data or its configuration has a name that starts so."""
+        return self.data.startswith(start) or self.config.startswith(start)
 
 
 @dataclass
@@ -269,7 +276,7 @@ class Comparison:
         runner = Runner(ours, python, data.resolve(), self.script, self.forms, self.careful)
         results, skipped = [], []
         for experiment in self.experiments:
-            if not experiment.data.startswith(options.on or ""):
+            if options.on and not experiment.is_called(options.on):
                 continue
             source = data / (experiment.folder or experiment.data)
             if experiment.config and not source.exists():
@@ -278,12 +285,13 @@ class Comparison:
                 continue
             if options.quick:
                 experiment = replace(experiment, steps=3, warmup=1)
-            print(experiment.data, flush=True)
+            own = [form for form in forms if not experiment.forms or form in experiment.forms]
+            print(f"{experiment.name} on {experiment.data}", flush=True)
             with tempfile.TemporaryDirectory() as name:
                 if self.make and not experiment.config:
                     experiment = self.make(experiment, python, Path(name), options.quick)
                 result = Result(experiment)
-                runner.check(result, forms, self.exact, Path(name))
+                runner.check(result, own, self.exact, Path(name))
                 rounds, threads = (1, [1]) if options.quick else (ROUNDS, list(experiment.threads))
                 runner.measure(result, rounds, threads, Path(name))
             results.append(result)
@@ -296,16 +304,17 @@ class Comparison:
             print(text)
         else:
             common.replace_section(*self.section, text)
-        wrong = [(form, result.experiment.data) for result in results for form in result.void]
+        wrong = [(form, result.experiment) for result in results for form in result.void]
         if wrong:
-            sys.exit("\n".join(f"{form} on {data} is void: other losses" for form, data in wrong))
+            of = (f"{form} of {one.name} on {one.data}" for form, one in wrong)
+            sys.exit("\n".join(f"{row} is void: other losses" for row in of))
 
     def options(self) -> tuple[argparse.Namespace, list[str]]:
         """As given, and the forms to run."""
         parser = argparse.ArgumentParser(description=self.about.splitlines()[0])
         quick = f"few steps, one round, one thread, only {', '.join(self.quick)}; only printed"
         parser.add_argument("--quick", action="store_true", help=quick)
-        parser.add_argument("--on", help="data sets whose name starts with this; only printed")
+        parser.add_argument("--on", help="data sets or configurations whose name starts with this; only printed")
         some = ",".join(self.forms[-2:])
         parser.add_argument("--forms", help=f"of PyTorch, such as {some}; only printed")
         parser.add_argument(
