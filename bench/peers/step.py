@@ -33,6 +33,17 @@ EXPERIMENTS = [
         forms=PLAIN_FORMS,
     ),
     Experiment("SAT with PNA in 3-hop subgraphs", "zinc", "sat-zinc", 10, 3, (STEADY,)),
+    # The root of GRIT has an infinite derivative at 0: with the rate of the configuration, 10⁻³,
+    # differences of rounding grow to 10⁻³ in one step.
+    Experiment(
+        "GRIT with RRWP",
+        "zinc",
+        "grit-zinc",
+        20,
+        5,
+        (STEADY, "train.schedule.rate=1e-5"),
+        forms=PLAIN_FORMS,
+    ),
 ]
 
 NAMES = {

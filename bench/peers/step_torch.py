@@ -5,7 +5,7 @@ list like edges, spread over padded squares; distances of every padded pair go t
 maps; layers pad anew and use PyTorch's and PyG's layers. `table` is what one would write for
 speed: the bias of every distinct tuple of distances once, looked up by pairs, projections before
 padding, indices computed once for a batch, the fused optimiser. `compiled` is that through
-torch.compile. The models are in step_gps.py and step_sat.py.
+torch.compile. The models are in step_gps.py, step_sat.py and step_grit.py.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import step_gps
+import step_grit
 import step_sat
 import torch_run
 from step_parts import Dump
 
 FORMS = ("released", "table", "distinct", "compiled")
-BACKBONES = {"gps": step_gps, "sat": step_sat}
+BACKBONES = {"gps": step_gps, "sat": step_sat, "grit": step_grit}
 
 
 def rate(config: dict[str, Any], step: int) -> float:
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     def step(number: int) -> float:
         batch = collate(number)
-        real = [name for name in ("pe", "y") if name in batch]
+        real = [name for name in ("pe", "walks", "y") if name in batch]
         batch |= {name: batch[name].to(options.dtype) for name in real}
         for group in optimizer.param_groups:
             group["lr"] = rate(settings, number)

@@ -1,4 +1,4 @@
-"""Tests of step_*.py: all forms of SAT are the model of the fixtures, with every derivative.
+"""Tests of step_*.py: all forms of SAT and GRIT are the models of the fixtures, with every derivative.
 
 Run in the environment of `make test-torch`: `python -m pytest bench/peers/test_step.py`.
 """
@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
+import step_grit  # noqa: E402
 import step_sat  # noqa: E402
 from step_parts import Dump  # noqa: E402
 from test_nodes import GOLDEN, near, write  # noqa: E402
@@ -22,6 +23,7 @@ from torch_run import Arrays, load  # noqa: E402
 
 CASES = [
     *((step_sat, "sat-ksubgraph-mlp", form) for form in ("released", "table", "distinct")),
+    *((step_grit, "grit-mlp", form) for form in ("released", "table")),
 ]
 
 
