@@ -14,7 +14,7 @@ from turns import Experiment, Result, median
 
 # The forms of step_torch.py.
 FORMS = ("released", "table", "distinct", "compiled")
-# Those of models in which no rows are computed more than once.
+# Those of models that compute nothing more than once.
 PLAIN_FORMS = ("released", "table", "compiled")
 # Of a step, in the words of `hdse bench step`.
 PARTS = ("waiting", "forward", "loss", "backward", "clip", "optimizer")
@@ -22,7 +22,9 @@ PARTS = ("waiting", "forward", "loss", "backward", "clip", "optimizer")
 STEADY = "train.schedule.warmup=0"
 
 EXPERIMENTS = [
-    Experiment("GraphGPS with GINE and RWSE", "zinc", "gps-zinc", 30, 8, (STEADY,), forms=PLAIN_FORMS),
+    Experiment(
+        "GraphGPS with GINE and RWSE", "zinc", "gps-zinc", 30, 8, (STEADY,), forms=PLAIN_FORMS
+    ),
     Experiment(
         "GraphGPS with GatedGCN and LapPE",
         "peptides-func",
@@ -93,9 +95,7 @@ def speed(experiment: Experiment, runs: list[dict[str, Any]]) -> str:
     if not is_counted(experiment):
         return ""
     share = median(runs, "share_of_peak")
-    return (
-        f"{median(runs, 'gflops'):.0f} GFLOP/s, {share:.0%} of what matrix products reach here; "
-    )
+    return f"{median(runs, 'gflops'):.0f} GFLOP/s, {share:.0%} of what matrix products reach here; "
 
 
 def remarks(result: Result) -> Iterator[str]:

@@ -62,7 +62,7 @@ class Dump(torch_run.Arrays):
 
 
 class Collate:
-    """Graphs as they are kept in memory, and how a batch is made of some: in the form `released` or another."""
+    """Graphs as they are kept in memory, for a form of a model, and how a batch is made of some."""
 
     def __init__(self, dump: Dump, form: str) -> None:
         self.released = form == "released"
@@ -193,10 +193,8 @@ def dense_pairs(hdse: Distances, batch: dict[str, Any]) -> Tensor:
     return hdse(torch.stack(dense, -1))
 
 
-def attend(
-    packed: Tensor, batch: dict[str, Any], table: Tensor, dropout: float
-) -> Tensor:
-    """Attention inside every graph, of query, key and value side by side, with the bias of every code."""
+def attend(packed: Tensor, batch: dict[str, Any], table: Tensor, dropout: float) -> Tensor:
+    """Attention inside every graph; query, key and value are side by side, the bias is by code."""
     codes, place = batch["codes"], batch["place"]
     (graphs, longest, _), heads = codes.shape, table.shape[1]
     dense = packed.new_zeros(graphs * longest, packed.shape[1]).index_copy(0, place, packed)

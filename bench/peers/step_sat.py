@@ -2,11 +2,9 @@
 
 `released` has the disjoint union of all surroundings as a graph for `PNAConv`. In the other forms
 
-* messages are added up where they have a common factor: M [x_i, x_j, e] is a sum of three maps, of
-  which that of arcs is of few types, and that of nodes is done before rows are looked up;
+* linear maps that follow each other are one: see `Pna`;
 * rows are sorted by their number of arcs, so that sums and maxima are of dense blocks;
-* towers are a batch of products;
-* of rows that cannot differ, one is computed, in the form `distinct`: see `classes`.
+* in the form `distinct`, of rows that cannot differ, one is computed: see `hops_of`.
 """
 
 from __future__ import annotations

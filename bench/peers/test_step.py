@@ -1,4 +1,4 @@
-"""Tests of step_*.py: all forms of SAT and GRIT are the models of the fixtures, with every derivative.
+"""Tests of step_*.py: all forms of SAT and GRIT are the models of the fixtures.
 
 Run in the environment of `make test-torch`: `python -m pytest bench/peers/test_step.py`.
 """
