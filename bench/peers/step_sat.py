@@ -283,9 +283,10 @@ class Gather(torch.autograd.Function):
 class Pna(nn.Module):
     """Principal neighbourhood aggregation in towers, then ReLU.
 
-    With p = P x_i, messages are p + m_j, where m_j = S x_j + t of the type of the arc. For degree d,
-    their mean is p + sum / d, their sum d p + sum, their largest p + largest, with sums and maxima
-    of m. Of x, these three, tower maps and the last map, all linear, one map for each d is made.
+    With p = P x_i, messages are p + m_j, where m_j = S x_j + t of the type of the arc. For degree
+    d, their mean is p + sum / d, their sum d p + sum, their largest p + largest, with sums and
+    maxima of m. Of x, these three, tower maps and the last map, all linear, one map for each d is
+    made.
     """
 
     def __init__(self, width: int, edge_width: int, towers: int) -> None:

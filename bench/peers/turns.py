@@ -314,7 +314,8 @@ class Comparison:
         parser = argparse.ArgumentParser(description=self.about.splitlines()[0])
         quick = f"few steps, one round, one thread, only {', '.join(self.quick)}; only printed"
         parser.add_argument("--quick", action="store_true", help=quick)
-        parser.add_argument("--on", help="data sets or configurations whose name starts with this; only printed")
+        on = "data sets or configurations whose name starts with this; only printed"
+        parser.add_argument("--on", help=on)
         some = ",".join(self.forms[-2:])
         parser.add_argument("--forms", help=f"of PyTorch, such as {some}; only printed")
         parser.add_argument(
