@@ -61,7 +61,7 @@ pub struct Axes<'a> {
 
 /// A chart of curves, `width` × `height` at a text size of 13.
 pub fn svg(curves: &[Curve], axes: Axes, width: f64, height: f64) -> String {
-    let [left, right, top, bottom] = [58.0, 12.0, 12.0, 40.0];
+    let [left, right, top, bottom] = [58.0, 20.0, 12.0, 40.0];
     let (x_end, [low, high]) = (x_end(curves), axes.range.unwrap_or_else(|| y_range(curves)));
     let x = |place: f64| left + place / x_end * (width - left - right);
     let y = |value: f64| top + (high - value) / (high - low) * (height - top - bottom);

@@ -88,7 +88,7 @@ pub enum Given {
 impl Given {
     /// Every way.
     pub const ALL: [Given; 5] =
-        [Given::Hdse, Given::HdseFromZero, Given::Spd, Given::None, Given::Core];
+        [Given::Core, Given::None, Given::Spd, Given::HdseFromZero, Given::Hdse];
 
     /// As tables call it.
     pub fn name(self) -> &'static str {

@@ -6,6 +6,7 @@ mod derivatives;
 mod laws;
 mod nodes;
 mod presets;
+mod propositions;
 mod refusals;
 
 #[cfg(feature = "parquet")]
