@@ -11,7 +11,7 @@ use super::ops::features::FeatureRows;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use super::pass::Pass;
-use super::subgraphs::{Subgraphs, Union};
+use super::subgraphs::{Subgraphs, Surroundings};
 use super::walks::Walks;
 use crate::data::{Edges, Matrix, Values};
 use crate::distance::Codes;
@@ -42,7 +42,7 @@ pub struct Batch {
     /// Codes of all pairs of nodes inside every graph.
     pub codes: Option<Codes>,
     /// The surroundings of every node.
-    pub subgraphs: Option<Subgraphs>,
+    pub subgraphs: Option<Arc<Subgraphs>>,
     /// How many powers of random walks between all nodes are wanted.
     pub walk_powers: Option<usize>,
     /// Features of the nodes of a large graph, instead of `node_features`: shared by batches, perhaps sparse.
@@ -105,8 +105,9 @@ impl Batch {
         self.check()?;
         let codes = self.codes.as_ref().map(|codes| codes.iter().collect());
         let mut structure = Structure::new(&self.sizes, &self.edges, codes);
-        let union = self.subgraphs.as_ref();
-        structure.union = union.map(|all| Arc::new(all.union(self.num_nodes(), self.num_arcs())));
+        let lists = self.subgraphs.as_ref();
+        let [nodes, arcs] = [self.num_nodes(), self.num_arcs()];
+        structure.surroundings = lists.map(|lists| Arc::new(Surroundings::new(lists, nodes, arcs)));
         let walks = self.walk_powers.map(|powers| Walks::new(&self.sizes, &self.edges, powers));
         structure.walks = walks.transpose()?.map(Arc::new);
         Ok(Arc::new(structure))
@@ -256,9 +257,10 @@ impl Batch {
             spectrum: spectra.map(|spectra| Spectrum::merge(&spectra)).transpose()?,
             codes: codes.map(|codes| Codes::merge(&codes)),
             subgraphs: subgraphs.map(|parts| {
+                let parts: Vec<&Subgraphs> = parts.iter().map(|part| &***part).collect();
                 let nodes: Vec<usize> = batches.iter().map(|batch| batch.num_nodes()).collect();
                 let arcs: Vec<usize> = batches.iter().map(|batch| batch.num_arcs()).collect();
-                Subgraphs::merge(&parts, &nodes, &arcs)
+                Arc::new(Subgraphs::merge(&parts, &nodes, &arcs))
             }),
             walk_powers: powers,
             targets: targets.map(|targets| append(&targets)),
@@ -280,7 +282,7 @@ pub struct Structure {
     /// Pairs of nodes inside every graph, with their codes.
     pub pairs: Arc<Pairs>,
     /// The surroundings of every node, if a model reads them.
-    pub union: Option<Arc<Union>>,
+    pub surroundings: Option<Arc<Surroundings>>,
     /// Random walks between all nodes of each graph, if a model reads them.
     pub walks: Option<Arc<Walks>>,
     pair_ends: OnceLock<[Arc<Groups>; 2]>,
@@ -311,7 +313,7 @@ impl Structure {
             by_target: Groups::new(edges.targets.clone(), nodes),
             by_graph: Groups::new(of_node.collect(), sizes.len()),
             pairs: Pairs::new(offsets, codes),
-            union: None,
+            surroundings: None,
             walks: None,
             pair_ends: OnceLock::new(),
             arc_pairs: OnceLock::new(),

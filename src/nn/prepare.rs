@@ -1,7 +1,9 @@
 //! From a sample of a data set to what a model reads.
 
 use super::batch::{Batch, Spectrum};
-use super::config::{EdgeInput, Encoding, Extractor, ModelConfig, NodeInput};
+use std::sync::Arc;
+
+use super::config::{EdgeInput, Encoding, Extractor, Local, ModelConfig, NodeInput};
 use super::subgraphs::Subgraphs;
 use crate::data::{Matrix, Sample, Values};
 use crate::distance::Codes;
@@ -57,7 +59,12 @@ pub fn prepare(
         _ => sample.edge_attr.clone(),
     };
     let subgraphs = match config.extractor {
-        Some(Extractor::Subgraph(hops)) => Some(Subgraphs::new(nodes, &edges, hops, limit)?),
+        Some(Extractor::Subgraph(hops)) => {
+            let found = Subgraphs::new(nodes, &edges, hops, limit)?;
+            // Other layers want to know of senders how much these receive.
+            let alike = matches!(config.local, Local::Pna { .. });
+            Some(Arc::new(if alike { found.with_levels(hops) } else { found }))
+        }
         _ => None,
     };
     let walk_powers = match config.encoding {

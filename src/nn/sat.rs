@@ -8,7 +8,7 @@
 //! ```
 //!
 //! MP is any layer of message passing. Surroundings are lists of rows ([`Subgraphs`](super::Subgraphs)); they have some times the nodes
-//! of the graph, and that is what a step takes.
+//! of the graph, and that is what a step takes. With PNA, only rows that differ are computed.
 
 use burn::tensor::{Tensor, activation};
 
@@ -20,10 +20,11 @@ use super::gt::{self, degree_scale};
 use super::head::Predictor;
 use super::layers::{BatchNorm, Linear};
 use super::message::{MessageLayer, check_arcs};
+use super::ops::propagate::propagate;
 use super::ops::rows::{gather, sum};
 use super::parameters::Scope;
 use super::pass::Pass;
-use super::subgraphs::Union;
+use super::subgraphs::{Levels, Surroundings, Union};
 use super::{Backbone, BackboneEntry};
 use crate::{Error, Result};
 
@@ -106,15 +107,14 @@ impl Backbone for Sat {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
         pass.check_pairs(structure.pairs.len(), self.heads, self.layers.len())?;
-        let union = structure.union.as_deref().filter(|_| self.reads_subgraphs);
-        if self.reads_subgraphs && union.is_none() {
+        let around = structure.surroundings.as_deref().filter(|_| self.reads_subgraphs);
+        if self.reads_subgraphs && around.is_none() {
             return Err(Error::data(
                 "the model reads the surroundings of every node, but the batch has none; `prepare` finds them",
             ));
         }
-        if let Some(union) = union {
-            let rows = union.structure.by_graph.of_row().len();
-            let arcs = union.structure.by_source.of_row().len();
+        if let Some(around) = around {
+            let [rows, arcs] = around.counts();
             let hops = self.layers.iter().map(|(structural, _)| structural.messages.len()).sum();
             pass.check_rows(rows, arcs, self.dim, hops)?;
         }
@@ -127,21 +127,47 @@ impl Backbone for Sat {
         let arcs = self.arcs.as_ref();
         let e = arcs.map(|arcs| arcs.forward(pass, features, batch.num_arcs(), "edge features"));
         let e = e.transpose()?;
-        let e = match union {
-            Some(union) => e.map(|e| gather(pass, &union.arcs, e)),
-            None => e,
+        let within = match around {
+            None => Within::Graph,
+            Some(around) => Within::new(pass, around, &self.layers[0].0),
+        };
+        let e = match within {
+            Within::Union(union) => e.map(|e| gather(pass, &union.arcs, e)),
+            _ => e,
         };
         pass.record(|| "encoder.h".into(), &x);
         let bias = self.bias.as_ref().map(|bias| bias.forward(pass, batch)).transpose()?;
         let scale = self.degree_scale.then(|| degree_scale(pass, structure));
         for (number, (structural, layer)) in self.layers.iter().enumerate() {
-            let surroundings = structural.forward(pass, structure, union, &x, e.as_ref());
+            let surroundings = structural.forward(pass, structure, within, &x, e.as_ref());
             pass.record(|| format!("layers.{number}.struct"), &surroundings);
             let (bias, scale) = (bias.as_ref(), scale.as_ref());
             x = layer.forward(pass, structure, number, x, surroundings, bias, scale);
             pass.record(|| format!("layers.{number}.h"), &x);
         }
         Ok(self.head.forward(pass, structure, x))
+    }
+}
+
+/// Where messages are passed.
+#[derive(Clone, Copy, Debug)]
+enum Within<'a> {
+    /// In the graph.
+    Graph,
+    /// In the surroundings of all nodes.
+    Union(&'a Union),
+    /// The same, of rows that can't differ one.
+    Levels(&'a Levels),
+}
+
+impl<'a> Within<'a> {
+    fn new(pass: &Pass, around: &'a Surroundings, of: &Structural) -> Within<'a> {
+        let levels = around.levels(of.messages.len());
+        let is_pna = |layer: &MessageLayer| matches!(layer, MessageLayer::Pna(_));
+        match levels.filter(|_| !pass.is_composed() && of.messages.iter().all(is_pna)) {
+            Some(levels) => Within::Levels(levels),
+            None => Within::Union(around.union()),
+        }
     }
 }
 
@@ -171,23 +197,36 @@ impl Structural {
         &self,
         pass: &Pass,
         structure: &Structure,
-        union: Option<&Union>,
+        within: Within,
         x: &Tensor<2>,
         e: Option<&Tensor<2>>,
     ) -> Tensor<2> {
-        let (within, mut h) = match union {
-            Some(union) => (&union.structure, gather(pass, &union.nodes, x.clone())),
-            None => (structure, x.clone()),
-        };
         let mut known = vec![x.clone()];
-        for layer in &self.messages {
-            h = activation::relu(layer.forward(pass, within, h, e.cloned(), None).0);
-            if union.is_none() {
-                known.push(h.clone());
+        let receive = |layer: &MessageLayer, within: &Structure, h: Tensor<2>| {
+            activation::relu(layer.forward(pass, within, h, e.cloned(), None).0)
+        };
+        match within {
+            Within::Graph => {
+                for layer in &self.messages {
+                    let h = receive(layer, structure, known[known.len() - 1].clone());
+                    known.push(h);
+                }
             }
-        }
-        if union.is_some() {
-            known.push(sum(pass, &within.by_graph, h));
+            Within::Union(union) => {
+                let mut h = gather(pass, &union.nodes, x.clone());
+                for layer in &self.messages {
+                    h = receive(layer, &union.structure, h);
+                }
+                known.push(sum(pass, &union.structure.by_graph, h));
+            }
+            Within::Levels(levels) => {
+                let mut h = x.clone();
+                for (layer, links) in self.messages.iter().zip(&levels.links) {
+                    let MessageLayer::Pna(pna) = layer else { unreachable!("told by `Within`") };
+                    h = activation::relu(pna.along(pass, links, h, e.cloned()));
+                }
+                known.push(propagate(pass, &levels.sums, h));
+            }
         }
         self.output.forward(pass, self.norm.forward(pass, Tensor::cat(known, 1)))
     }

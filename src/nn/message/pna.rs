@@ -14,10 +14,12 @@ use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::MANY;
 use crate::nn::ops::dense::linear;
-use crate::nn::ops::messages::{aggregate, aggregated};
+use crate::nn::ops::messages::{Links, aggregate, aggregated};
 use crate::nn::ops::rows::gather;
 use crate::nn::parameters::Scope;
-use crate::nn::pass::Pass;
+use crate::nn::pass::{Pass, matrix};
+
+const ARCS: &str = "a layer with arc features needs them";
 
 /// A way of adding up messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,39 +94,89 @@ impl Pna {
         x: Tensor<2>,
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
-        let e = self
-            .edge
-            .as_ref()
-            .map(|edge| edge.of_many(pass, e.expect("a layer with arc features needs them")));
+        if !pass.is_composed() && x.dims()[0] >= MANY {
+            return self.along(pass, &Links::of(structure), x, e);
+        }
+        let e = self.edge.as_ref().map(|edge| edge.forward(pass, e.expect(ARCS)));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
         let outputs = towers.map(|(tower, (message, update))| {
             let width = x.dims()[1] / self.messages.len();
             let own =
                 if self.divide { x.clone().narrow(1, tower * width, width) } else { x.clone() };
-            if pass.is_composed() || x.dims()[0] < MANY {
-                let ends = [&structure.by_target, &structure.by_source]
-                    .map(|ends| gather(pass, ends, own.clone()));
-                let all = ends.into_iter().chain(e.clone()).collect();
-                let messages = message.forward(pass, Tensor::cat(all, 1));
-                let aggregates =
-                    aggregated(pass, &structure.by_target, &messages, &self.aggregators);
-                return update.forward(pass, Tensor::cat(vec![own, aggregates], 1));
-            }
-            // A map of [x_i, x_j, e] is the sum of maps of each, of which two are per node.
-            let (weight, bias) = message.params(pass);
-            let [outputs, width] = [weight.dims()[0], own.dims()[1]];
-            let part = |number: usize| weight.clone().narrow(1, number * width, width);
-            let both = Tensor::cat(vec![part(0), part(1)], 0);
-            let bias = Tensor::cat(vec![bias, Tensor::zeros([outputs], pass.device())], 0);
-            let ends = linear(pass, own.clone(), both, Some(bias));
-            let arcs = e.clone().map(|e| linear(pass, e, part(2), None));
-            let aggregates = aggregate(pass, structure, ends, arcs, &self.aggregators);
-            update.of_many(pass, Tensor::cat(vec![own, aggregates], 1))
+            let ends = [&structure.by_target, &structure.by_source]
+                .map(|ends| gather(pass, ends, own.clone()));
+            let all = ends.into_iter().chain(e.clone()).collect();
+            let messages = message.forward(pass, Tensor::cat(all, 1));
+            let aggregates = aggregated(pass, &structure.by_target, &messages, &self.aggregators);
+            update.forward(pass, Tensor::cat(vec![own, aggregates], 1))
         });
-        let outputs = Tensor::cat(outputs.collect(), 1);
-        match x.dims()[0] < MANY {
-            true => self.output.forward(pass, outputs),
-            false => self.output.of_many(pass, outputs),
+        self.output.forward(pass, Tensor::cat(outputs.collect(), 1))
+    }
+
+    /// The same along any links, with all towers at once. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
+    /// of rows that send; what follows the aggregates is linear, so it is one map.
+    ///
+    /// # Panics
+    /// If the layer has arc features and `e` is none.
+    pub fn along(
+        &self,
+        pass: &Pass,
+        links: &Links,
+        x: Tensor<2>,
+        e: Option<Tensor<2>>,
+    ) -> Tensor<2> {
+        let towers = self.messages.len();
+        let weights: Vec<Tensor<2>> =
+            self.messages.iter().map(|message| pass.param::<2>(message.weight)).collect();
+        let biases =
+            |maps: &[Linear]| Tensor::cat(maps.iter().map(|map| map.params(pass).1).collect(), 0);
+        let own = weights[0].dims()[0];
+        let part = |number: usize| {
+            let part = |weight: &Tensor<2>| weight.clone().narrow(1, number * own, own);
+            Tensor::cat(weights.iter().map(part).collect(), 0) // [towers × own, own]
+        };
+        let ends = [0, 1].map(|number| self.spread(pass, part(number)));
+        let bias = biases(&self.messages);
+        let bias = Tensor::cat(vec![bias.clone(), bias.zeros_like()], 0);
+        let ends = linear(pass, x.clone(), Tensor::cat(ends.into(), 0), Some(bias));
+        let terms = self.edge.as_ref().map(|edge| {
+            let e = edge.of_many(pass, e.expect(ARCS));
+            linear(pass, e, part(2), None)
+        });
+        let z = aggregate(pass, links, x.clone(), ends, terms, &self.aggregators);
+
+        let (last, last_bias) = self.output.params(pass);
+        let outputs = last.dims()[0] / towers;
+        let folded = self.updates.iter().enumerate().map(|(tower, update)| {
+            last.clone().narrow(1, tower * outputs, outputs).matmul(pass.param::<2>(update.weight))
+        });
+        // Of each tower its states, then its aggregates; wanted are states of all towers, then aggregates of all.
+        let folded = Tensor::<2>::cat(folded.collect(), 1);
+        let [rows, columns] = folded.dims();
+        let own = columns / towers / (self.aggregators.len() + 1);
+        let folded = folded.reshape([rows, towers, self.aggregators.len() + 1, own]);
+        let mut folded = folded.swap_dims(1, 2).reshape([rows, columns]);
+        if !self.divide {
+            // All towers read the same states.
+            let of_states = folded.clone().narrow(1, 0, towers * own).reshape([rows, towers, own]);
+            let of_states = of_states.sum_dim(1).reshape([rows, own]);
+            let others = folded.narrow(1, towers * own, columns - towers * own);
+            folded = Tensor::cat(vec![of_states, others], 1);
         }
+        let bias = last.matmul(biases(&self.updates).unsqueeze_dim(1)).reshape([rows]) + last_bias;
+        linear(pass, z, folded, Some(bias))
+    }
+
+    /// Maps of towers `[towers × own, own]` as one of all columns, of which each tower reads its share.
+    fn spread(&self, pass: &Pass, maps: Tensor<2>) -> Tensor<2> {
+        let ([rows, own], towers) = (maps.dims(), self.messages.len());
+        if !self.divide || towers == 1 {
+            return maps;
+        }
+        let of_tower = rows / towers;
+        let is_own =
+            (0..rows).flat_map(|row| (0..rows).map(move |column| row / of_tower == column / own));
+        let mask = is_own.map(|is_own| f32::from(u8::from(is_own))).collect();
+        maps.repeat_dim(1, towers) * matrix(mask, [rows, own * towers], pass.device())
     }
 }

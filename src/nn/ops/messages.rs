@@ -1,10 +1,11 @@
 //! Messages that are sums, added up in several ways at once: the middle of principal neighbourhood aggregation.
 //!
 //! ```text
-//! m_a = p_target(a) + q_source(a) + e_a          y_i = [⊕₁, ⊕₂, …] of m_a over the arcs a that end at i
+//! m_a = p_target(a) + q_source(a) + e_a          z_i = [x_i, ⊕₁, ⊕₂, …] of m_a over the arcs a that end at i
 //! ```
 //!
-//! with ⊕ mean, sum, largest or smallest, column by column; without arcs, 0. Messages are never written down: the backward pass
+//! with ⊕ mean, sum, largest or smallest, column by column; without arcs, 0. Rows that receive may be others than those that send:
+//! [`Links`] says which one each of them was. Messages are never written down: the backward pass
 //! needs the number of arcs and, for the largest and smallest, which arc it was, the first of several.
 
 use std::sync::Arc;
@@ -19,49 +20,89 @@ use crate::nn::message::{Aggregator, mean};
 use crate::nn::pass::Pass;
 use crate::simd::{Kernel, Simd, Vector};
 
-/// Aggregates side by side: terms of targets and sources `[nodes, 2 width]` and of arcs `[arcs, width]` →
-/// `[nodes, aggregators × width]`.
+/// Arcs from rows to other rows.
+#[derive(Clone, Debug)]
+pub struct Links {
+    /// The sending row that each receiving one was; the same one if none.
+    pub own: Option<Arc<Groups>>,
+    /// Arcs by the row that sends.
+    pub sources: Arc<Groups>,
+    /// Arcs by the row that receives.
+    pub targets: Arc<Groups>,
+    /// The row of arc terms for every arc; the same one if none.
+    pub arcs: Option<Arc<Groups>>,
+}
+
+impl Links {
+    /// Those of a graph with itself.
+    pub fn of(structure: &Structure) -> Links {
+        let (sources, targets) = (structure.by_source.clone(), structure.by_target.clone());
+        Links { own: None, sources, targets, arcs: None }
+    }
+
+    /// The sending row that a receiving one was.
+    fn own(&self, row: usize) -> usize {
+        self.own.as_ref().map_or(row, |own| own.of_row()[row] as usize)
+    }
+
+    /// The receiving rows that a sending one became.
+    fn became(&self, row: usize) -> impl Iterator<Item = usize> {
+        let (one, some) = match &self.own {
+            None => (Some(row), &[][..]),
+            Some(own) => (None, own.rows(row)),
+        };
+        one.into_iter().chain(some.iter().map(|&row| row as usize))
+    }
+
+    fn term(&self, arc: usize) -> usize {
+        self.arcs.as_ref().map_or(arc, |arcs| arcs.of_row()[arc] as usize)
+    }
+}
+
+/// States and aggregates side by side: states `[rows, width]`, terms of receivers and senders `[rows, 2 columns]` and of arcs
+/// `[arcs, columns]` → `[receiving rows, width + aggregators × columns]`.
 pub fn aggregate(
     pass: &Pass,
-    structure: &Structure,
+    links: &Links,
+    states: Tensor<2>,
     ends: Tensor<2>,
-    arcs: Option<Tensor<2>>,
+    terms: Option<Tensor<2>>,
     aggregators: &[Aggregator],
 ) -> Tensor<2> {
-    let (sources, targets) = (&structure.by_source, &structure.by_target);
-    if pass.is_composed() || targets.of_row().is_empty() {
-        return composed(pass, [sources, targets], ends, arcs, aggregators);
-    }
+    let composed = |[states, ends, terms]: [Tensor<2>; 3], has_terms: bool| {
+        let width = ends.dims()[1] / 2;
+        let own = |x: Tensor<2>| match &links.own {
+            Some(own) => gather(pass, own, x),
+            None => x,
+        };
+        let mut messages = gather(pass, &links.targets, own(ends.clone().narrow(1, 0, width)))
+            + gather(pass, &links.sources, ends.narrow(1, width, width));
+        if has_terms {
+            messages = messages
+                + match &links.arcs {
+                    Some(arcs) => gather(pass, arcs, terms),
+                    None => terms,
+                };
+        }
+        let aggregates = aggregated(pass, &links.targets, &messages, aggregators);
+        Tensor::cat(vec![own(states), aggregates], 1)
+    };
+    let has_terms = terms.is_some();
+    let terms = terms.unwrap_or_else(|| Tensor::zeros([1, 1], pass.device()));
     let kernel = Arc::new(Aggregate {
-        sources: sources.clone(),
-        targets: targets.clone(),
+        links: links.clone(),
         aggregators: aggregators.to_vec(),
+        states: states.dims()[1],
         width: ends.dims()[1] / 2,
-        has_arcs: arcs.is_some(),
+        has_terms,
         simd: pass.simd(),
         team: pass.team().clone(),
     });
-    let given = arcs.is_some();
-    let terms = arcs.unwrap_or_else(|| Tensor::zeros([1, 1], pass.device()));
-    apply(&kernel, [ends, terms]).unwrap_or_else(|[ends, terms]| {
-        composed(pass, [sources, targets], ends, given.then_some(terms), aggregators)
-    })
-}
-
-fn composed(
-    pass: &Pass,
-    [sources, targets]: [&Arc<Groups>; 2],
-    ends: Tensor<2>,
-    arcs: Option<Tensor<2>>,
-    aggregators: &[Aggregator],
-) -> Tensor<2> {
-    let width = ends.dims()[1] / 2;
-    let mut messages = gather(pass, targets, ends.clone().narrow(1, 0, width))
-        + gather(pass, sources, ends.narrow(1, width, width));
-    if let Some(arcs) = arcs {
-        messages = messages + arcs;
+    let inputs = [states, ends, terms];
+    if pass.is_composed() || links.targets.of_row().is_empty() {
+        return composed(inputs, has_terms);
     }
-    aggregated(pass, targets, &messages, aggregators)
+    apply(&kernel, inputs).unwrap_or_else(|inputs| composed(inputs, has_terms))
 }
 
 /// The same of messages that are written down: `[arcs, width]` → `[nodes, aggregators × width]`.
@@ -85,60 +126,95 @@ pub fn aggregated(
 
 #[derive(Debug)]
 struct Aggregate {
-    sources: Arc<Groups>,
-    targets: Arc<Groups>,
+    links: Links,
     aggregators: Vec<Aggregator>,
+    /// Numbers of a state.
+    states: usize,
+    /// Numbers of a message.
     width: usize,
-    has_arcs: bool,
+    has_terms: bool,
     simd: Simd,
     team: Arc<Team>,
 }
 
-impl Operation<2> for Aggregate {
-    /// For the largest and for the smallest, the arc of every node and column; empty if they are not asked for.
+impl Aggregate {
+    fn columns(&self) -> usize {
+        self.states + self.aggregators.len() * self.width
+    }
+}
+
+impl Operation<3> for Aggregate {
+    /// For the largest and for the smallest, the arc of every row and column; empty if they are not asked for.
     type Saved = [Vec<u32>; 2];
     const KEEPS_INPUTS: bool = false;
 
-    fn shape(&self, _: [[usize; 2]; 2]) -> [usize; 2] {
-        [self.targets.len(), self.aggregators.len() * self.width]
+    fn shape(&self, _: [[usize; 2]; 3]) -> [usize; 2] {
+        [self.links.targets.len(), self.columns()]
     }
 
-    fn forward(&self, [ends, terms]: [&[f32]; 2]) -> (Vec<f32>, [Vec<u32>; 2]) {
+    fn forward(&self, inputs: [&[f32]; 3]) -> (Vec<f32>, [Vec<u32>; 2]) {
         let Aggregate { width, simd, .. } = *self;
-        let nodes = self.targets.len();
-        let columns = self.aggregators.len() * width;
-        let mut y = vec![0.0; nodes * columns];
+        let rows = self.links.targets.len();
+        let mut z = vec![0.0; rows * self.columns()];
         let wants = [Aggregator::Max, Aggregator::Min].map(|kind| self.aggregators.contains(&kind));
-        let mut which = wants.map(|wanted| vec![u32::MAX; if wanted { nodes * width } else { 0 }]);
-        let piece = nodes.div_ceil(PIECES).max(1);
+        let mut which = wants.map(|wanted| vec![u32::MAX; if wanted { rows * width } else { 0 }]);
+        let piece = rows.div_ceil(PIECES).max(1);
         let [largest, smallest] = &mut which;
         let empty = || (0..).map(|_| &mut [][..]);
-        let pieces = y.chunks_mut(piece * columns);
+        let pieces = z.chunks_mut(piece * self.columns());
         let largest: Box<dyn Iterator<Item = &mut [u32]>> =
             if wants[0] { Box::new(largest.chunks_mut(piece * width)) } else { Box::new(empty()) };
         let smallest: Box<dyn Iterator<Item = &mut [u32]>> =
             if wants[1] { Box::new(smallest.chunks_mut(piece * width)) } else { Box::new(empty()) };
         let pieces: Vec<_> = pieces.zip(largest).zip(smallest).enumerate().collect();
-        self.team.each(pieces, |(number, ((y, largest), smallest))| {
+        self.team.each(pieces, |(number, ((z, largest), smallest))| {
             let first = number * piece;
-            simd.run(Forward { of: self, first, ends, terms, y, which: [largest, smallest] });
+            simd.run(Forward { of: self, first, inputs, z, which: [largest, smallest] });
         });
-        (y, which)
+        (z, which)
     }
 
-    fn backward(&self, kept: Kept<'_, [Vec<u32>; 2], 2>, gradient: &[f32]) -> [Vec<f32>; 2] {
-        let Aggregate { width, simd, .. } = *self;
-        let mut by_arc = vec![0.0; self.targets.of_row().len() * width];
+    fn backward(&self, kept: Kept<'_, [Vec<u32>; 2], 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+        let Aggregate { states, width, simd, ref links, .. } = *self;
+        let mut by_arc = vec![0.0; links.targets.of_row().len() * width];
         self.team.share_rows(&mut by_arc, width, |first, by_arc| {
             simd.run(Backward { of: self, first, gradient, which: kept.saved, by_arc });
         });
-        let mut by_ends = vec![0.0; self.targets.len() * 2 * width];
-        self.team.share_rows(&mut by_ends, 2 * width, |first, rows| {
-            let groups = [&*self.targets, &*self.sources];
-            simd.run(AddUp { groups, width, first, by_arc: &by_arc, rows });
+        let before = links.own.as_ref().map_or(links.targets.len(), |own| own.len());
+        let mut by_states = vec![0.0; before * states];
+        self.team.share_rows(&mut by_states, states, |first, rows| {
+            for (row, sum) in rows.chunks_exact_mut(states).enumerate() {
+                for became in links.became(first + row) {
+                    add(sum, &gradient[became * self.columns()..][..states]);
+                }
+            }
         });
-        [by_ends, if self.has_arcs { by_arc } else { vec![0.0] }]
+        let mut by_ends = vec![0.0; before * 2 * width];
+        self.team.share_rows(&mut by_ends, 2 * width, |first, rows| {
+            simd.run(AddUp { links, width, first, by_arc: &by_arc, rows });
+        });
+        let by_terms = match &links.arcs {
+            _ if !self.has_terms => vec![0.0],
+            None => by_arc,
+            Some(arcs) => {
+                let mut by_terms = vec![0.0; arcs.len() * width];
+                self.team.share_rows(&mut by_terms, width, |first, rows| {
+                    for (row, sum) in rows.chunks_exact_mut(width).enumerate() {
+                        for &arc in arcs.rows(first + row) {
+                            add(sum, &by_arc[arc as usize * width..][..width]);
+                        }
+                    }
+                });
+                by_terms
+            }
+        };
+        [by_states, by_ends, by_terms]
     }
+}
+
+#[inline(always)]
+fn add(sum: &mut [f32], row: &[f32]) {
+    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
 }
 
 /// Pieces that nodes are shared out in.
@@ -147,37 +223,39 @@ const PIECES: usize = 64;
 struct Forward<'a> {
     of: &'a Aggregate,
     first: usize,
-    ends: &'a [f32],
-    terms: &'a [f32],
-    y: &'a mut [f32],
+    inputs: [&'a [f32]; 3],
+    z: &'a mut [f32],
     which: [&'a mut [u32]; 2],
 }
 
 impl Kernel for Forward<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Aggregate { width, ref sources, ref targets, ref aggregators, has_arcs, .. } = *self.of;
+        let Aggregate { states, width, ref links, ref aggregators, has_terms, .. } = *self.of;
+        let [before, of_ends, terms] = self.inputs;
         let [most, least] = self.which;
         let (mut sums, mut message) = (vec![0.0; width], vec![0.0; width]);
         let mut ends = [vec![0.0; width], vec![0.0; width]];
-        for (row, y) in self.y.chunks_exact_mut(aggregators.len() * width).enumerate() {
-            let node = self.first + row;
-            let arcs = targets.rows(node);
+        for (row, z) in self.z.chunks_exact_mut(self.of.columns()).enumerate() {
+            let own = links.own(self.first + row);
+            let (state, y) = z.split_at_mut(states);
+            state.copy_from_slice(&before[own * states..][..states]);
+            let arcs = links.targets.rows(self.first + row);
             if arcs.is_empty() {
                 continue;
             }
-            let own = &self.ends[node * 2 * width..][..width];
+            let own = &of_ends[own * 2 * width..][..width];
             sums.fill(0.0);
             ends[0].fill(f32::NEG_INFINITY);
             ends[1].fill(f32::INFINITY);
             for &arc in arcs {
                 let arc_row = arc as usize;
-                let source = sources.of_row()[arc_row] as usize;
-                let other = &self.ends[source * 2 * width + width..][..width];
+                let source = links.sources.of_row()[arc_row] as usize;
+                let other = &of_ends[source * 2 * width + width..][..width];
                 let pair = own.iter().zip(other);
                 message.iter_mut().zip(pair).for_each(|(m, (p, q))| *m = p + q);
-                if has_arcs {
-                    let term = &self.terms[arc_row * width..][..width];
+                if has_terms {
+                    let term = &terms[links.term(arc_row) * width..][..width];
                     message.iter_mut().zip(term).for_each(|(m, e)| *m += e);
                 }
                 sums.iter_mut().zip(&message).for_each(|(sum, m)| *sum += m);
@@ -224,12 +302,12 @@ struct Backward<'a> {
 impl Kernel for Backward<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Aggregate { width, ref targets, ref aggregators, .. } = *self.of;
+        let Aggregate { states, width, ref links, ref aggregators, .. } = *self.of;
+        let (targets, columns) = (&links.targets, self.of.columns());
         for (row, by_arc) in self.by_arc.chunks_exact_mut(width).enumerate() {
             let arc = (self.first + row) as u32;
             let node = targets.of_row()[arc as usize] as usize;
-            let columns = aggregators.len() * width;
-            let gradient = &self.gradient[node * columns..][..columns];
+            let gradient = &self.gradient[node * columns..][states..columns];
             for (aggregator, dy) in aggregators.iter().zip(gradient.chunks_exact(width)) {
                 match aggregator {
                     Aggregator::Sum => by_arc.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy),
@@ -250,9 +328,9 @@ impl Kernel for Backward<'_> {
     }
 }
 
-/// For every node, the sums over the arcs that end there and over those that start there.
+/// For every sending row, the sums over the arcs that end at what it became, and over those that start there.
 struct AddUp<'a> {
-    groups: [&'a Groups; 2],
+    links: &'a Links,
     width: usize,
     first: usize,
     by_arc: &'a [f32],
@@ -262,12 +340,16 @@ struct AddUp<'a> {
 impl Kernel for AddUp<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
+        let by_arc = |arc: &u32| &self.by_arc[*arc as usize * self.width..][..self.width];
         for (row, halves) in self.rows.chunks_exact_mut(2 * self.width).enumerate() {
-            for (groups, sum) in self.groups.iter().zip(halves.chunks_exact_mut(self.width)) {
-                for &arc in groups.rows(self.first + row) {
-                    let own = &self.by_arc[arc as usize * self.width..][..self.width];
-                    sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            let (received, sent) = halves.split_at_mut(self.width);
+            for became in self.links.became(self.first + row) {
+                for arc in self.links.targets.rows(became) {
+                    add(received, by_arc(arc));
                 }
+            }
+            for arc in self.links.sources.rows(self.first + row) {
+                add(sent, by_arc(arc));
             }
         }
     }
@@ -280,22 +362,38 @@ mod tests {
 
     #[test]
     fn aggregates_have_their_derivatives() {
-        // Node 3 receives nothing; node 0 gets two messages from node 1.
+        // Row 3 receives nothing; row 0 gets two messages from row 1.
         let sources = Groups::new(vec![1, 1, 2, 4, 0, 3, 4], 5);
         let targets = Groups::new(vec![0, 0, 0, 1, 2, 4, 4], 5);
+        let same = Links { own: None, sources: sources.clone(), targets, arcs: None };
+        // Six rows that were five, of which one is gone; seven arcs that were three.
+        let others = Links {
+            own: Some(Groups::new(vec![0, 0, 1, 3, 4, 4], 5)),
+            sources,
+            targets: Groups::new(vec![0, 0, 1, 1, 2, 4, 5], 6),
+            arcs: Some(Groups::new(vec![2, 0, 0, 1, 2, 2, 1], 3)),
+        };
         let all = [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
         for (simd, team) in ways() {
-            for (aggregators, width, has_arcs) in
-                [(&all[..], 3, true), (&all[..3], 8, true), (&all[..2], 11, false)]
-            {
-                let terms = if has_arcs { 7 * width } else { 1 };
-                let inputs = [random(5 * 2 * width, [-1.0, 1.0], 1), random(terms, [-1.0, 1.0], 2)];
+            for (links, aggregators, width, has_terms) in [
+                (&same, &all[..], 3, true),
+                (&others, &all[..3], 8, true),
+                (&others, &all[..], 5, true),
+                (&same, &all[..2], 11, false),
+            ] {
+                let terms = links.arcs.as_ref().map_or(7, |arcs| arcs.len());
+                let terms = if has_terms { terms * width } else { 1 };
+                let inputs = [
+                    random(5 * 4, [-1.0, 1.0], 3),
+                    random(5 * 2 * width, [-1.0, 1.0], 1),
+                    random(terms, [-1.0, 1.0], 2),
+                ];
                 let operation = Aggregate {
-                    sources: sources.clone(),
-                    targets: targets.clone(),
+                    links: links.clone(),
                     aggregators: aggregators.to_vec(),
+                    states: 4,
                     width,
-                    has_arcs,
+                    has_terms,
                     simd,
                     team: team.clone(),
                 };

@@ -12,9 +12,11 @@ mod refusals;
 #[cfg(feature = "parquet")]
 pub use presets::preset;
 
+use std::sync::Arc;
+
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::{Codes, Distances, MaxDistance};
-use hdse::nn::config::{EdgeInput, Encoding, Extractor, NodeInput};
+use hdse::nn::config::{EdgeInput, Encoding, Extractor, Local, NodeInput};
 use hdse::nn::{Batch, Model, ModelConfig, Pass, Spectrum, Subgraphs, values};
 use hdse::rng::{Seed, Stream};
 use hdse::{Graph, Hierarchy, MemoryLimit, coarsen};
@@ -156,7 +158,9 @@ pub fn example_of(config: &ModelConfig, nodes: u32, arcs: u32, seed: u64) -> Bat
 pub fn surround(config: &ModelConfig, batch: &mut Batch) {
     if let Some(Extractor::Subgraph(hops)) = config.extractor {
         let found = Subgraphs::new(batch.num_nodes(), &batch.edges, hops, MemoryLimit::NONE);
-        batch.subgraphs = Some(found.unwrap());
+        let alike = matches!(config.local, Local::Pna { .. });
+        let levels = |found: Subgraphs| if alike { found.with_levels(hops) } else { found };
+        batch.subgraphs = Some(Arc::new(levels(found.unwrap())));
     }
     if let Encoding::Rrwp { steps } = config.encoding {
         batch.walk_powers = Some(steps);
