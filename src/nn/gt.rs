@@ -193,16 +193,16 @@ impl Layer {
             record_bias(pass, structure, number, table);
         }
         let width = x.dims()[1];
-        let key_query = self.key_query.forward(pass, compared);
+        let key_query = self.key_query.of_many(pass, compared);
         let inputs = Inputs {
             key: key_query.clone().narrow(1, 0, width),
             query: key_query.narrow(1, width, width),
-            value: self.value.forward(pass, x.clone()),
+            value: self.value.of_many(pass, x.clone()),
         };
         let name = || format!("layers.{number}.attention");
         let pairs = &structure.pairs;
         let mixed = attend(pass, pairs, self.heads, inputs, table, self.weight_dropout, name);
-        let mut attended = self.output.forward(pass, mixed);
+        let mut attended = self.output.of_many(pass, mixed);
         if let Some(scale) = scale {
             attended = attended * scale.clone();
         }

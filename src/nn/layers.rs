@@ -1,9 +1,10 @@
 //! The layers that every network is made of, with PyTorch's definitions, names and initial values.
 
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
 use super::ops::dense::linear;
 use super::ops::norm::normalise;
+use super::ops::rectify::rectified;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
 use super::pass::{Pass, matrix, values};
@@ -211,6 +212,9 @@ pub struct Dropout {
 }
 
 impl Dropout {
+    /// Drops nothing.
+    pub const NONE: Dropout = Dropout { rate: 0.0, site: 0 };
+
     /// Drops with probability `rate`.
     pub fn new(scope: &mut Scope, rate: f64) -> Dropout {
         Dropout { rate, site: scope.dropout_site() }
@@ -258,9 +262,9 @@ impl FeedForward {
 
     /// `[rows, width]` → `[rows, width]`.
     pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
-        let hidden = activation::relu(self.first.forward(pass, x));
-        let hidden = self.inner.forward(pass, hidden);
-        self.outer.forward(pass, self.second.forward(pass, hidden))
+        let (weight, bias) = self.first.params(pass);
+        let hidden = rectified(pass, linear(pass, x, weight, None), bias, self.inner);
+        self.outer.forward(pass, self.second.of_many(pass, hidden))
     }
 }
 

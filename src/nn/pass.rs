@@ -253,7 +253,13 @@ impl<'a> Pass<'a> {
     /// Factors of a dropout: 0 with probability `rate`, else 1 / (1 - rate); none where nothing drops.
     pub(super) fn mask(&self, site: u64, rate: f64, count: usize) -> Option<Vec<f32>> {
         let coins = self.coins(site, rate)?;
-        Some((0..count).map(|number| coins.factor(number as u32)).collect())
+        let mut mask = vec![0.0; count];
+        self.team().share_rows(&mut mask, 1, |first, mask| {
+            for (factor, number) in mask.iter_mut().zip(first..) {
+                *factor = coins.factor(number as u32);
+            }
+        });
+        Some(mask)
     }
 
     /// The coins of a dropout; none where nothing drops.

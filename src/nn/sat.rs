@@ -18,9 +18,10 @@ use super::config::{Extractor, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
 use super::gt::{self, degree_scale};
 use super::head::Predictor;
-use super::layers::{BatchNorm, Linear};
+use super::layers::{BatchNorm, Dropout, Linear};
 use super::message::{MessageLayer, check_arcs};
 use super::ops::propagate::propagate;
+use super::ops::rectify::rectified;
 use super::ops::rows::{gather, sum};
 use super::parameters::Scope;
 use super::pass::Pass;
@@ -223,7 +224,8 @@ impl Structural {
                 let mut h = x.clone();
                 for (layer, links) in self.messages.iter().zip(&levels.links) {
                     let MessageLayer::Pna(pna) = layer else { unreachable!("told by `Within`") };
-                    h = activation::relu(pna.along(pass, links, h, e.cloned()));
+                    let (y, bias) = pna.along(pass, links, h, e.cloned());
+                    h = rectified(pass, y, bias, Dropout::NONE);
                 }
                 known.push(propagate(pass, &levels.sums, h));
             }

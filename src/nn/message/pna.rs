@@ -95,7 +95,8 @@ impl Pna {
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
         if !pass.is_composed() && x.dims()[0] >= MANY {
-            return self.along(pass, &Links::of(structure), x, e);
+            let (y, bias) = self.along(pass, &Links::of(structure), x, e);
+            return y + bias.unsqueeze();
         }
         let e = self.edge.as_ref().map(|edge| edge.forward(pass, e.expect(ARCS)));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
@@ -113,7 +114,7 @@ impl Pna {
         self.output.forward(pass, Tensor::cat(outputs.collect(), 1))
     }
 
-    /// The same along any links, with all towers at once. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
+    /// The same along any links, with all towers at once, and apart from it what is to be added to every row. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
     /// of rows that send; what follows the aggregates is linear, so it is one map.
     ///
     /// # Panics
@@ -124,7 +125,7 @@ impl Pna {
         links: &Links,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
-    ) -> Tensor<2> {
+    ) -> (Tensor<2>, Tensor<1>) {
         let towers = self.messages.len();
         let weights: Vec<Tensor<2>> =
             self.messages.iter().map(|message| pass.param::<2>(message.weight)).collect();
@@ -164,7 +165,7 @@ impl Pna {
             folded = Tensor::cat(vec![of_states, others], 1);
         }
         let bias = last.matmul(biases(&self.updates).unsqueeze_dim(1)).reshape([rows]) + last_bias;
-        linear(pass, z, folded, Some(bias))
+        (linear(pass, z, folded, None), bias)
     }
 
     /// Maps of towers `[towers × own, own]` as one of all columns, of which each tower reads its share.

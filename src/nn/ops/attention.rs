@@ -9,14 +9,17 @@
 //! where m are the factors of dropout. There is no padding, the bias is looked up in a table of distinct
 //! codes, and its derivative is a histogram over codes. The kernel walks graph by graph and head by
 //! head, so everything it touches fits the cache for graphs of the usual size; it keeps the weights p
-//! (one number per pair and head) for the backward pass.
+//! (one number per pair and head) for the backward pass. Graphs are in sixteen parts, whatever the number of threads: each has a
+//! histogram of its own.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
+use super::pairs::pieces;
 use super::{Kept, Operation, apply};
+use crate::nn::fused::Team;
 use crate::nn::pass::{Pass, positions, values, vector};
 
 /// All ordered pairs of nodes inside every graph: row by row, graph after graph.
@@ -111,7 +114,8 @@ pub fn attention(
         mask.as_ref().is_none_or(|mask| mask.len() == pairs.len() * heads),
         "a factor for each"
     );
-    let kernel = Attention { pairs: pairs.clone(), heads, width, mask, biased: table.is_some() };
+    let (pairs_of, team) = (pairs.clone(), pass.team().clone());
+    let kernel = Attention { pairs: pairs_of, heads, width, mask, biased: table.is_some(), team };
     let table = table.unwrap_or_else(|| Tensor::zeros([1, heads], pass.device()));
     if pass.is_traced() {
         let inputs = [&query, &key, &value, &table].map(|tensor| values(tensor.clone().detach()));
@@ -134,6 +138,19 @@ struct Attention {
     width: usize,
     mask: Option<Vec<f32>>,
     biased: bool,
+    team: Arc<Team>,
+}
+
+/// Parts that graphs are shared out in.
+const PARTS: usize = 16;
+
+/// Some graphs in a row.
+struct Part {
+    graphs: Range<usize>,
+    /// All their nodes.
+    nodes: Range<usize>,
+    /// All their pairs.
+    pairs: Range<usize>,
 }
 
 /// One graph and head: what the kernel works on at a time.
@@ -149,9 +166,22 @@ struct Block {
 }
 
 impl Attention {
-    fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+    fn parts(&self) -> Vec<Part> {
+        let count = self.pairs.nodes.len() - 1;
+        let each = count.div_ceil(PARTS).max(1);
+        let part = |first: usize| {
+            let graphs = first..count.min(first + each);
+            let of = |offsets: &[usize]| offsets[graphs.start]..offsets[graphs.end];
+            Part { nodes: of(&self.pairs.nodes), pairs: of(&self.pairs.starts), graphs }
+        };
+        (0..count).step_by(each).map(part).collect()
+    }
+
+    /// Graphs of a part, head by head.
+    fn blocks(&self, graphs: Range<usize>) -> impl Iterator<Item = Block> + '_ {
         let width = self.width / self.heads;
-        self.pairs.graphs().flat_map(move |(nodes, codes)| {
+        let some = self.pairs.graphs().skip(graphs.start).take(graphs.len());
+        some.flat_map(move |(nodes, codes)| {
             (0..self.heads).map(move |head| {
                 let start = codes.start * self.heads + head * codes.len();
                 Block {
@@ -172,7 +202,7 @@ impl Attention {
     /// Weights with the head as the last axis.
     fn by_pair(&self, weights: &[f32]) -> Vec<f32> {
         let mut by_pair = vec![0.0; weights.len()];
-        for block in self.blocks() {
+        for block in self.blocks(0..self.pairs.nodes.len() - 1) {
             for (&weight, pair) in weights[block.weights].iter().zip(block.codes) {
                 by_pair[pair * self.heads + block.head] = weight;
             }
@@ -223,16 +253,55 @@ impl Operation<4> for Attention {
     fn forward(&self, [query, key, value, table]: [&[f32]; 4]) -> (Vec<f32>, Vec<f32>) {
         let mut output = vec![0.0; value.len()];
         let mut weights = vec![0.0; self.pairs.len() * self.heads];
+        let parts = self.parts();
+        let outputs = pieces(&mut output, parts.iter().map(|part| part.nodes.clone()), self.width);
+        let own = pieces(&mut weights, parts.iter().map(|part| part.pairs.clone()), self.heads);
+        let work = parts.iter().zip(outputs).zip(own);
+        self.team.each(work, |((part, output), weights)| {
+            self.forward_part(part, [query, key, value, table], output, weights);
+        });
+        (output, weights)
+    }
+
+    fn backward(&self, kept: Kept<'_, Vec<f32>, 4>, gradient: &[f32]) -> [Vec<f32>; 4] {
+        let mut by = kept.inputs.map(|input| vec![0.0; input.len()]);
+        let parts = self.parts();
+        // Many pairs share a code.
+        let mut tables = vec![vec![0f64; kept.inputs[3].len()]; parts.len()];
+        let [by_query, by_key, by_value, by_table] = &mut by;
+        let nodes = || parts.iter().map(|part| part.nodes.clone());
+        let rows = [by_query, by_key, by_value].map(|by| pieces(by, nodes(), self.width));
+        let [by_query, by_key, by_value] = rows;
+        let work = parts.iter().zip(by_query).zip(by_key).zip(by_value).zip(&mut tables);
+        self.team.each(work, |((((part, by_query), by_key), by_value), table)| {
+            self.backward_part(part, &kept, gradient, [by_query, by_key, by_value], table);
+        });
+        for (place, by) in by_table.iter_mut().enumerate() {
+            *by = tables.iter().map(|table| table[place]).sum::<f64>() as f32;
+        }
+        by
+    }
+}
+
+impl Attention {
+    fn forward_part(
+        &self,
+        part: &Part,
+        [query, key, value, table]: [&[f32]; 4],
+        output: &mut [f32],
+        weights: &mut [f32],
+    ) {
         let mut keys = Vec::new();
-        for block in self.blocks() {
+        for block in self.blocks(part.graphs.clone()) {
             let size = block.nodes.len();
             let row = |node: usize| {
                 let start = (block.nodes.start + node) * self.width;
                 start + block.columns.start..start + block.columns.end
             };
             transpose(key, (0..size).map(row), &mut keys);
+            let first = block.weights.start - part.pairs.start * self.heads;
             for i in 0..size {
-                let weights = &mut weights[block.weights.clone()][i * size..][..size];
+                let weights = &mut weights[first + i * size..][..size];
                 for (c, &q) in query[row(i)].iter().enumerate() {
                     add_scaled(weights, q * self.scale(), &keys[c * size..][..size]);
                 }
@@ -243,28 +312,26 @@ impl Operation<4> for Attention {
                     }
                 }
                 softmax(weights);
-                let output = &mut output[row(i)];
+                let output = &mut output[part.own(row(i), self.width)];
                 for (j, &weight) in weights.iter().enumerate() {
                     let factor = self.factor(&block, i * size + j);
                     add_scaled(output, weight * factor, &value[row(j)]);
                 }
             }
         }
-        (output, weights)
     }
 
-    fn backward(
+    fn backward_part(
         &self,
-        Kept { inputs: [query, key, value, table], saved: weights, .. }: Kept<'_, Vec<f32>, 4>,
+        part: &Part,
+        Kept { inputs: [query, key, value, _], saved: weights, .. }: &Kept<'_, Vec<f32>, 4>,
         gradient: &[f32],
-    ) -> [Vec<f32>; 4] {
-        let mut by_query = vec![0.0; query.len()];
-        let mut by_key = vec![0.0; key.len()];
-        let mut by_value = vec![0.0; value.len()];
-        // Many pairs share a code.
-        let mut by_table = vec![0f64; table.len()];
+        [by_query, by_key, by_value]: [&mut [f32]; 3],
+        by_table: &mut [f64],
+    ) {
         let (mut values, mut by_score) = (Vec::new(), Vec::new());
-        for block in self.blocks() {
+        for block in self.blocks(part.graphs.clone()) {
+            let own = |row: Range<usize>| part.own(row, self.width);
             let size = block.nodes.len();
             let row = |node: usize| {
                 let start = (block.nodes.start + node) * self.width;
@@ -280,7 +347,7 @@ impl Operation<4> for Attention {
                 }
                 for (j, (by_score, &weight)) in by_score.iter_mut().zip(weights).enumerate() {
                     let factor = self.factor(&block, i * size + j);
-                    add_scaled(&mut by_value[row(j)], weight * factor, &gradient[row(i)]);
+                    add_scaled(&mut by_value[own(row(j))], weight * factor, &gradient[row(i)]);
                     *by_score *= factor;
                 }
                 let mean: f32 = weights.iter().zip(&by_score).map(|(p, g)| p * g).sum();
@@ -295,19 +362,23 @@ impl Operation<4> for Attention {
                 }
                 for (j, &by_score) in by_score.iter().enumerate() {
                     let by_score = by_score * self.scale();
-                    add_scaled(&mut by_query[row(i)], by_score, &key[row(j)]);
-                    add_scaled(&mut by_key[row(j)], by_score, &query[row(i)]);
+                    add_scaled(&mut by_query[own(row(i))], by_score, &key[row(j)]);
+                    add_scaled(&mut by_key[own(row(j))], by_score, &query[row(i)]);
                 }
             }
         }
-        [by_query, by_key, by_value, by_table.into_iter().map(|sum| sum as f32).collect()]
     }
-}
 
-impl Attention {
     /// The factor of dropout for a pair of the block.
     fn factor(&self, block: &Block, pair: usize) -> f32 {
         self.mask.as_ref().map_or(1.0, |mask| mask[block.weights.start + pair])
+    }
+}
+
+impl Part {
+    /// Where numbers of a row lie among those of this part.
+    fn own(&self, row: Range<usize>, width: usize) -> Range<usize> {
+        row.start - self.nodes.start * width..row.end - self.nodes.start * width
     }
 }
 
