@@ -56,6 +56,7 @@ lint:
 	$(CARGO) fmt --all --check
 	PYO3_NO_PYTHON=1 $(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --no-default-features --all-targets -- -D warnings
+	$(CARGO) clippy --no-default-features --features cli -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 	# Together, so that they share their dependencies.
 	PYO3_NO_PYTHON=1 $(CARGO) build --package hdse --package hdse-python

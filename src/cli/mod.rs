@@ -13,6 +13,7 @@ mod config;
 mod core_neighbourhood;
 mod data;
 mod doctor;
+#[cfg(feature = "train")]
 mod efficiency;
 mod encode;
 mod estimate;

@@ -71,10 +71,10 @@ pub(super) struct Options {
     #[arg(long, short, value_name = "OUT", requires = "set")]
     output: Option<PathBuf>,
     /// Format of the input; told from its name and first bytes by default
-    #[arg(long, value_parser = FormatParser::Input)]
+    #[arg(long, value_parser = FormatParser::Input, conflicts_with = "catalogue")]
     input_format: Option<&'static Format>,
     /// Replace the file if it exists
-    #[arg(long)]
+    #[arg(long, requires = "output")]
     force: bool,
 }
 
@@ -109,6 +109,12 @@ impl Options {
     /// An encoder for every coarsener.
     fn encoders(&self, limit: MemoryLimit) -> Result<Vec<Encoder>> {
         let levels = usize::from(self.levels);
+        let has_hierarchy = self.distance.is_empty() || self.distance.contains(&Name::Hdse);
+        if !has_hierarchy && (self.coarsener != ["newman"] || self.levels != 1) {
+            return Err(Error::config(
+                "`--coarsener` and `--levels` are for the distance hdse; add it to `--distance`, or leave them out",
+            ));
+        }
         if self.max_distance.len() > levels + 1 {
             return Err(Error::config(format!(
                 "`--max-distance` has {} values, but there are only levels 0 to {levels}",
@@ -144,7 +150,11 @@ impl Options {
     fn read(&self, input: &str, limit: MemoryLimit, output: &Output) -> Result<GraphSet> {
         let options = InputOptions::of(input, self.input_format);
         let set = match self.types {
-            true => options.read_whole(limit)?,
+            true => {
+                let set = options.read_whole(limit)?;
+                output.repairs(set.repairs());
+                set
+            }
             false => options.read(None, limit, output)?,
         };
         if self.distance.is_empty() || self.distance.contains(&Name::Hdse) {
@@ -178,16 +188,21 @@ fn refine_all(
 /// A number for every distinct row of node features.
 fn types(samples: &[&Sample]) -> Result<Vec<Vec<u32>>> {
     let mut rows: Vec<Vec<u64>> = Vec::new();
+    let real = samples.iter().filter_map(|sample| sample.node_feat.as_ref());
+    let real = real.into_iter().any(|features| matches!(features.values, Values::Float(_)));
+    // Where some are real numbers all are; 0 and −0 are one.
+    let bits = |value: f32| u64::from((value + 0.0).to_bits());
     for (number, sample) in samples.iter().enumerate() {
         let features = sample.node_feat.as_ref().filter(|features| features.width > 0);
         let features = features.ok_or_else(|| {
             Error::config(format!("graph {number} has no node features; leave out `--types`"))
         })?;
-        let bits: Vec<u64> = match &features.values {
+        let numbers: Vec<u64> = match &features.values {
+            Values::Int(values) if real => values.iter().map(|&value| bits(value as f32)).collect(),
             Values::Int(values) => values.iter().map(|&value| value as u64).collect(),
-            Values::Float(values) => values.iter().map(|&value| value.to_bits().into()).collect(),
+            Values::Float(values) => values.iter().map(|&value| bits(value)).collect(),
         };
-        rows.extend(bits.chunks_exact(features.width).map(<[u64]>::to_vec));
+        rows.extend(numbers.chunks_exact(features.width).map(<[u64]>::to_vec));
     }
     let types = Partition::from_labels(&rows);
     let mut rest = types.cluster_of();
@@ -207,6 +222,11 @@ fn pair(
     limit: MemoryLimit,
     output: &Output,
 ) -> Result<()> {
+    if names == ["-", "-"] {
+        return Err(Error::config(
+            "standard input can be read once; put one of the graphs into a file",
+        ));
+    }
     let sets = names.iter().map(|name| options.read(name, limit, output));
     let sets = sets.collect::<Result<Vec<_>>>()?;
     let samples = sets.iter().zip(names).map(|(set, name)| only_graph(set, name));
@@ -421,12 +441,18 @@ fn page(verdicts: &[Vec<Verdict>], distances: &[Distance<'_>], options: &Options
     let rows = table(verdicts, distances);
     let coarseners: String =
         options.coarsener.iter().map(|coarsener| format!(" -c {coarsener}")).collect();
+    let names = options.distance.iter().filter_map(ValueEnum::to_possible_value);
+    let names: String = names.map(|name| format!(" -d {}", name.get_name())).collect();
+    let clip = match options.max_distance.to_string() {
+        clip if clip == "254" => String::new(),
+        clip => format!(" -l {clip}"),
+    };
     let mut text = "# What distances tell apart\n\nPairs of graphs that are not isomorphic and that the plain \
         Weisfeiler-Leman test (`adjacency`) can't tell apart, and what becomes of them with other distances \
         ([Expressiveness](../expressiveness.md)).\n\n"
         .to_string();
     text += &format!(
-        "Written by `hdse wl --catalogue{coarseners} -k {} --seed {} --copies {} --markdown`.\n\n",
+        "Written by `hdse wl --catalogue{names}{coarseners} -k {}{clip} --seed {} --copies {} --markdown`.\n\n",
         options.levels, options.seed, options.copies
     );
     text += &line(&rows[0]);

@@ -53,6 +53,14 @@ pub const UNREACHABLE: u8 = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaxDistance(Vec<u8>);
 
+impl std::fmt::Display for MaxDistance {
+    /// As [`MaxDistance::parse`] reads it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let clips: Vec<String> = self.0.iter().map(u8::to_string).collect();
+        f.write_str(&clips.join("/"))
+    }
+}
+
 impl Default for MaxDistance {
     /// 30 at every level, the paper's value.
     fn default() -> Self {

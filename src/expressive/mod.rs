@@ -30,8 +30,8 @@
 //! Leman, 1968.
 //!
 //! * **Weights** are ignored.
-//! * **Complexity**: O(n² log n) per graph and round besides distances; rounds are few, at most n. Memory is 12 bytes for every
-//!   pair of nodes of all graphs of one size.
+//! * **Complexity**: O(n² log n) per graph and round besides distances; rounds are few, at most n. Memory is 24 bytes and a
+//!   byte for each level for every pair of nodes of all graphs of one size.
 //! * **Determinism**: the same for any number of threads; which graphs are told apart does not depend on their order or
 //!   numbering, hierarchies aside.
 //!
@@ -57,7 +57,7 @@ use rayon::prelude::*;
 use crate::distance::{Distances, MaxDistance, Scratch};
 use crate::encode::Encoder;
 use crate::monitor::{Monitor, check};
-use crate::{Graph, Hierarchy, MemoryLimit, Partition, Result};
+use crate::{Error, Graph, Hierarchy, MemoryLimit, Partition, Result};
 
 /// What nodes see of each other.
 #[derive(Clone, Copy)]
@@ -73,6 +73,14 @@ pub enum Distance<'a> {
 }
 
 impl Distance<'_> {
+    /// Bytes for a pair while distances are made codes, besides the codes.
+    fn bytes(&self) -> u128 {
+        match self {
+            Distance::Hierarchy(encoder) => encoder.levels as u128 + 1,
+            _ => 0,
+        }
+    }
+
     /// Its name in tables, with the hierarchy it is of.
     pub fn describe(&self) -> String {
         match self {
@@ -152,7 +160,7 @@ pub fn refine_from(
         let numbers = members.of(size);
         let pairs = (graphs[numbers[0] as usize].num_nodes() as u128).pow(2);
         limit.check(
-            12 * pairs * numbers.len() as u128,
+            (24 + distance.bytes()) * pairs * numbers.len() as u128,
             &format!("comparing all pairs of nodes of {} graphs", numbers.len()),
             "compare fewer graphs, or raise `--max-memory`",
         )?;
@@ -320,8 +328,16 @@ fn of_levels(
     let tuples: Vec<Result<(usize, Vec<u8>)>> =
         graphs.par_iter().enumerate().map_init(Scratch::default, measure).collect();
     let tuples = tuples.into_iter().collect::<Result<Vec<_>>>()?;
+    let width = tuples[0].0;
+    if let Some(other) = tuples.iter().position(|of| of.0 != width) {
+        return Err(Error::data(format!(
+            "hierarchies have {} and {} levels, in the first graph and graph {other} of one size; give all the same number",
+            width - 1,
+            tuples[other].0 - 1
+        )));
+    }
     let mut codes = empty_codes(graphs);
-    for level in 0..tuples[0].0 {
+    for level in 0..width {
         let column = |(width, tuples): &(usize, Vec<u8>)| {
             tuples.iter().skip(level).step_by(*width).map(|&d| d.into()).collect()
         };

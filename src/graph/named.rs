@@ -8,7 +8,7 @@
 //! degree d gets a node for each even subset S of its edges, and two nodes (e, 0), (e, 1) for each edge e;
 //! S is joined to (e, 1) if it holds e and to (e, 0) otherwise. The gadgets at both ends of e are joined
 //! 0 to 0 and 1 to 1, and crosswise at one edge of the twisted graph. A connected base gives two graphs
-//! that are not isomorphic and that refinement can't tell apart unless it keeps many nodes in mind at once.
+//! that are not isomorphic, and one of large treewidth two that refinement can't tell apart unless it keeps many nodes in mind at once.
 //!
 //! Cai, Fürer & Immerman, "An optimal lower bound on the number of variables for graph identification",
 //! Combinatorica 1992; Chang, "Association schemes of partially balanced block designs", 1960 (switched
@@ -49,6 +49,9 @@ enum Make {
 
 /// More nodes are not worth a name.
 const MOST: u32 = 1000;
+
+/// Letters of a name.
+const LONGEST: usize = 100;
 
 /// The same for graphs whose nodes are pairs.
 const MOST_PAIRED: u32 = 32;
@@ -180,6 +183,12 @@ const fn family(
 /// # Errors
 /// If there is no such family (the nearest one is suggested), or its numbers make no graph.
 pub fn named(name: &str) -> Result<Graph> {
+    if name.len() > LONGEST {
+        return Err(Error::config(format!(
+            "a name of {} letters is none; `hdse list graphs` shows all",
+            name.len()
+        )));
+    }
     let wrong = |family: &Family| {
         Error::config(format!(
             "`{name}` is no graph; write {}{} with numbers that make sense and are not too large",

@@ -340,7 +340,7 @@ impl PositionEncoder {
                 sum(pass, &Groups::new(node_of_row, nodes), hidden)
             }
             Self::SignNet(network, frequencies) => {
-                network.forward(pass, structure, spectrum(batch, *frequencies)?)
+                network.forward(pass, structure, spectrum(batch, *frequencies)?)?
             }
             Self::Degree(embedding) => {
                 let largest = embedding.count() - 1;

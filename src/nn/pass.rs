@@ -181,9 +181,9 @@ impl<'a> Pass<'a> {
         self.limit.unwrap_or_default().check(
             bytes,
             &format!(
-                "message passing in the surroundings of all nodes, {rows} rows and {arcs} arcs,"
+                "message passing along {rows} rows and {arcs} arcs that stand for nodes and arcs of the graphs,"
             ),
-            "use smaller batches, fewer hops, or `extractor.subtree`, or raise the limit",
+            "use smaller batches, fewer hops, `extractor.subtree` or fewer `frequencies`, or raise the limit",
         )
     }
 

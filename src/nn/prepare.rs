@@ -63,7 +63,7 @@ pub fn prepare(
             let found = Subgraphs::new(nodes, &edges, hops, limit)?;
             // Other layers want to know of senders how much these receive.
             let alike = matches!(config.local, Local::Pna { .. });
-            Some(Arc::new(if alike { found.with_levels(hops) } else { found }))
+            Some(Arc::new(if alike { found.with_levels(hops, limit)? } else { found }))
         }
         _ => None,
     };

@@ -114,11 +114,6 @@ impl Backbone for Sat {
                 "the model reads the surroundings of every node, but the batch has none; `prepare` finds them",
             ));
         }
-        if let Some(around) = around {
-            let [rows, arcs] = around.counts();
-            let hops = self.layers.iter().map(|(structural, _)| structural.messages.len()).sum();
-            pass.check_rows(rows, arcs, self.dim, hops)?;
-        }
         let features = batch.node_features.as_ref();
         let mut x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
         if let Some(positions) = self.positions.forward(pass, batch, structure)? {
@@ -132,6 +127,18 @@ impl Backbone for Sat {
             None => Within::Graph,
             Some(around) => Within::new(pass, around, &self.layers[0].0),
         };
+        match (within, around) {
+            // States, aggregates and terms of all rows that differ are kept; messages are not.
+            (Within::Levels(levels), _) => {
+                pass.check_rows(2 * levels.rows(), 0, self.dim, self.layers.len())?;
+            }
+            (Within::Union(_), Some(around)) => {
+                let [rows, arcs] = around.counts();
+                let hops = self.layers[0].0.messages.len() * self.layers.len();
+                pass.check_rows(rows, arcs, self.dim, hops)?;
+            }
+            _ => {}
+        }
         let e = match within {
             Within::Union(union) => e.map(|e| gather(pass, &union.arcs, e)),
             _ => e,

@@ -26,7 +26,9 @@ use super::batch::{Batch, Structure};
 use super::bias::Bias;
 use super::branch::{Branch, added};
 use super::cluster_attention::{ClusterAttention, codebook_of};
-use super::config::{BiasKind, EdgeInput, Encoding, Local, Mix, ModelConfig, NodeInput, Pool};
+use super::config::{
+    BiasKind, EdgeInput, Encoding, Head, Local, Mix, ModelConfig, NodeInput, Pool,
+};
 use super::encoder::{FeatureEncoder, PositionEncoder};
 use super::goat;
 use super::head::Predictor;
@@ -179,7 +181,8 @@ impl Backbone for SgFormer {
 /// Whether it is for sets of many graphs: whatever a model of one large graph does not have.
 fn is_of_many(config: &ModelConfig) -> bool {
     let reads_features = matches!(config.node, NodeInput::Linear(_));
-    !reads_features || config.pool != Pool::None || config.encoding != Encoding::None
+    let predicts_of_nodes = config.pool == Pool::None && config.head == Head::Plain(1);
+    !reads_features || !predicts_of_nodes || config.encoding != Encoding::None
 }
 
 fn check(config: &ModelConfig) -> Result<()> {

@@ -8,23 +8,28 @@
 //! ρ   [φ(v_f) + φ(−v_f)]_f  →  (linear, relu, BN)…, linear
 //! ```
 //!
-//! A row is a node, a frequency that its graph has, and a sign; statistics of BatchNorm are of all of them. Frequencies that
-//! a graph does not have give zeros, so a graph does not depend on others of its batch.
+//! A row is a node, a frequency that its graph has, and a sign; in training, statistics of BatchNorm are of all of them.
+//! Frequencies that a graph does not have give zeros.
+
+use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
 use super::batch::{Spectrum, Structure};
 use super::config::Combine;
 use super::layers::{BatchNorm, Linear};
-use super::ops::rows::{Groups, gather, sum};
+use super::ops::propagate::{Propagation, propagate};
+use super::ops::rows::{Groups, sum};
 use super::parameters::Scope;
 use super::pass::{Pass, matrix};
+use crate::{Error, Result};
 
 /// Both networks.
 #[derive(Clone, Debug)]
 pub struct SignNet {
     layers: Vec<Layer>,
     last: Vec<(Linear, Option<BatchNorm>)>,
+    hidden: usize,
     width: usize,
     combine: Combine,
 }
@@ -84,19 +89,36 @@ impl SignNet {
             let map = Linear::new(scope.at("lin"), inputs, to);
             (map, (!is_last).then(|| BatchNorm::new(scope.at("norm"), to)))
         };
-        SignNet { layers, last: (0..post_layers).map(map).collect(), width, combine }
+        SignNet { layers, last: (0..post_layers).map(map).collect(), hidden, width, combine }
     }
 
     /// `[nodes, outputs]`.
-    pub fn forward(&self, pass: &Pass, structure: &Structure, spectrum: &Spectrum) -> Tensor<2> {
+    ///
+    /// # Errors
+    /// If there are more rows than memory, or than numbers for them.
+    pub fn forward(
+        &self,
+        pass: &Pass,
+        structure: &Structure,
+        spectrum: &Spectrum,
+    ) -> Result<Tensor<2>> {
+        let count =
+            |&arc: &u32| spectrum.counts[structure.by_graph.of_row()[arc as usize] as usize];
+        let rows = 2 * structure.by_graph.of_row().len() * spectrum.frequencies;
+        let arcs = 2 * structure.by_source.of_row().iter().map(count).sum::<usize>();
+        if rows.max(arcs) > i32::MAX as usize {
+            return Err(Error::data(format!(
+                "`encoding.signnet` has {rows} rows and {arcs} arcs in a batch, and numbers for 2³¹ of them; use smaller batches or fewer `frequencies`"
+            )));
+        }
+        pass.check_rows(rows, 0, self.hidden, self.layers.len())?;
         let rows = SignedRows::new(structure, spectrum);
         let mut x = matrix(rows.entries.clone(), [rows.entries.len(), 1], pass.device());
-        let [sources, targets] = &rows.arcs;
         for layer in &self.layers {
             if let Some(norm) = &layer.before {
                 x = norm.forward(pass, x);
             }
-            let received = sum(pass, targets, gather(pass, sources, x.clone()));
+            let received = propagate(pass, &rows.arcs, x.clone());
             let hidden = activation::relu(layer.first.forward(pass, x + received));
             x = layer.second.forward(pass, layer.norm.forward(pass, hidden));
         }
@@ -118,7 +140,7 @@ impl SignNet {
                 x = norm.forward(pass, activation::relu(x));
             }
         }
-        x
+        Ok(x)
     }
 }
 
@@ -127,8 +149,8 @@ struct SignedRows {
     entries: Vec<f32>,
     /// Node × frequencies + frequency of every row.
     places: Vec<u32>,
-    /// For every arc and frequency, twice: the rows where it starts and ends.
-    arcs: [std::sync::Arc<Groups>; 2],
+    /// For every arc and frequency, twice: from the row where it starts to that where it ends.
+    arcs: Arc<Propagation>,
 }
 
 impl SignedRows {
@@ -144,7 +166,7 @@ impl SignedRows {
             places.extend(own.map(|place| place as u32));
         }
         let rows = places.len();
-        let ends = [&structure.by_source, &structure.by_target].map(|groups| {
+        let [sources, targets] = [&structure.by_source, &structure.by_target].map(|groups| {
             let of_arc = |&node: &u32| {
                 let node = node as usize;
                 first[node]..first[node] + count(node) as u32
@@ -155,9 +177,11 @@ impl SignedRows {
             ends[half..].iter_mut().for_each(|row| *row += rows as u32);
             Groups::new(ends, 2 * rows)
         });
+        let ones = vec![1.0; sources.of_row().len()];
+        let arcs = Arc::new(Propagation::new(sources, targets, ones));
         entries.extend_from_within(..);
         entries[rows..].iter_mut().for_each(|entry| *entry = -*entry);
         places.extend_from_within(..);
-        SignedRows { entries, places, arcs: ends }
+        SignedRows { entries, places, arcs }
     }
 }

@@ -1,7 +1,7 @@
 //! The surroundings of every node, as lists of rows: what SAT's k-subgraph extractor reads.
 //!
 //! The k-subgraph of node c has the nodes that reach c in at most k arcs, in ascending order, and the arcs between them. Node states
-//! are looked up by row, so nothing but four lists of 32-bit numbers is kept for each set of surroundings. Sizes add up to
+//! are looked up by row, so nothing but lists of 32-bit numbers is kept. Sizes add up to
 //! far more than the graph has, so they are counted, and refused if they are too many, before anything is written.
 //!
 //! Most of it is said many times over. A node deep inside the surroundings of two others gets the same messages in both, and after t
@@ -129,8 +129,17 @@ impl Subgraphs {
 
     /// Finds the rows that differ after each of so many layers, in which a message depends on its sender, its receiver
     /// and its arc alone.
-    pub fn with_levels(mut self, layers: usize) -> Subgraphs {
+    ///
+    /// # Errors
+    /// If their lists could need more memory than `limit`.
+    pub fn with_levels(mut self, layers: usize, limit: MemoryLimit) -> Result<Subgraphs> {
         let rows = self.nodes.len();
+        limit.check(
+            4 * ((layers as u128 + 3) * rows as u128
+                + 3 * (layers as u128 + 2) * self.arcs.len() as u128),
+            &format!("rows that differ in surroundings, of {rows} rows in all,"),
+            "take fewer hops, `extractor.subtree`, or smaller graphs, or raise the limit",
+        )?;
         let arriving = Groups::new(self.edges.targets.clone(), rows);
         // The row of the level before, for every row of all.
         let mut before = self.nodes.clone();
@@ -164,7 +173,7 @@ impl Subgraphs {
             before = after;
         }
         self.last = before;
-        self
+        Ok(self)
     }
 
     /// Bytes of the lists.
@@ -237,6 +246,11 @@ impl Surroundings {
 }
 
 impl Levels {
+    /// Rows of all layers.
+    pub fn rows(&self) -> usize {
+        self.links.iter().map(|links| links.targets.len()).sum()
+    }
+
     fn new(lists: &Subgraphs, nodes: usize, arcs: usize) -> Levels {
         let mut before = nodes;
         let links = |level: &Level| {
@@ -321,7 +335,9 @@ mod tests {
         // A path of seven nodes, both ways.
         let (sources, targets) = (0..6).flat_map(|u| [(u, u + 1), (u + 1, u)]).unzip();
         let edges = Edges { sources, targets };
-        let found = Subgraphs::new(7, &edges, 2, MemoryLimit::NONE).unwrap().with_levels(3);
+        let found = Subgraphs::new(7, &edges, 2, MemoryLimit::NONE).unwrap();
+        assert!(found.clone().with_levels(3, MemoryLimit(100)).unwrap_err().is_memory());
+        let found = found.with_levels(3, MemoryLimit::NONE).unwrap();
         assert_eq!(found.nodes.len(), 3 + 4 + 5 * 3 + 4 + 3);
         let counts: Vec<usize> = found.levels.iter().map(|level| level.own.len()).collect();
         // In the first layer a node differs by which of its neighbours are there; those at the ends have one only.
@@ -358,7 +374,8 @@ mod tests {
     fn stacked_graphs_keep_their_own() {
         let edges = Edges { sources: vec![0, 1], targets: vec![1, 0] };
         let of = |nodes, edges| {
-            Subgraphs::new(nodes, edges, 2, MemoryLimit::NONE).unwrap().with_levels(2)
+            let found = Subgraphs::new(nodes, edges, 2, MemoryLimit::NONE).unwrap();
+            found.with_levels(2, MemoryLimit::NONE).unwrap()
         };
         let one = of(2, &edges);
         let two = Edges { sources: vec![0, 1, 2, 3], targets: vec![1, 0, 3, 2] };

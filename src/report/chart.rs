@@ -163,8 +163,9 @@ pub fn grid(charts: &[(Axes, Vec<Curve>)], columns: usize) -> String {
         ];
         let _ = writeln!(
             text,
-            "<path class=\"l c{}\" d=\"M{x:.1} {y:.1}h24\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            "<path class=\"l c{}{}\" d=\"M{x:.1} {y:.1}h24\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             number % COLOURS,
+            if number < COLOURS { "" } else { " d" },
             x + 32.0,
             y + 4.5,
             html(&curve.name)

@@ -106,11 +106,16 @@ impl Problem {
     /// The problem of a seed.
     ///
     /// # Errors
-    /// If too few nodes have such a margin.
+    /// If too few nodes have such a margin, no label is to be known, or distances do not fit into memory.
     pub fn new(setting: &Setting, seed: Seed, limit: MemoryLimit) -> Result<Problem> {
         let Setting { nodes, labels, margin, noise } = *setting;
+        if labels == 0 {
+            return Err(Error::config(
+                "without known labels there is nothing to learn from; take some",
+            ));
+        }
         limit.check(
-            (nodes as u128).pow(2) * 6,
+            (nodes as u128).pow(2) * 8,
             &format!("distances between {nodes} nodes"),
             "take fewer nodes, or raise the limit",
         )?;
@@ -189,7 +194,8 @@ impl Problem {
             }
         }
         let pass = Pass::eval(&parameters);
-        let scores = values(network.forward(&pass, self.unknown()));
+        let some = self.unknown().chunks(BATCH).map(|nodes| values(network.forward(&pass, nodes)));
+        let scores: Vec<f32> = some.flatten().collect();
         let right = scores.iter().zip(self.unknown());
         let right =
             right.filter(|(score, node)| **score * self.votes[**node].signum() as f32 > 0.0);

@@ -8,9 +8,10 @@
 //! A product forward is followed by two of the same size backward, by its input and by its weights; attention
 //! has two products (scores, and their use) and four backward. Whatever goes number by number is left out:
 //! activations, norms, softmax, dropout, sums over arcs, the optimiser. What rows a map is applied to follows from
-//! its name; the bias counts once for each distinct code, as it is computed.
+//! its name; the bias counts once for each distinct code, as it is computed. GRIT's attention has three products. In the
+//! surroundings of SAT, PNA counts as it is computed, too: maps of rows that differ, all towers in one.
 
-use crate::nn::config::Pool;
+use crate::nn::config::{Local, Pool};
 use crate::nn::{Batch, Model};
 
 /// Operations of a step.
@@ -36,10 +37,18 @@ pub(super) struct Rows {
     pub clusters: usize,
     /// Nodes times the eigenvectors of their graph.
     pub frequencies: usize,
+    /// Rows and arcs of the surroundings of all nodes, or of the graph.
+    pub around: [usize; 2],
+    /// Rows that send and rows that receive, of those that differ, in all layers of an extractor; 0 if they are not told apart.
+    pub differing: [usize; 2],
 }
 
 impl Rows {
     pub(super) fn of(batch: &Batch) -> Rows {
+        let levels = batch.subgraphs.as_ref().map_or(&[][..], |lists| &lists.levels);
+        let received = levels.iter().map(|level| level.own.len());
+        let sent = [batch.num_nodes()].into_iter().chain(received.clone()).take(levels.len());
+        let around = batch.subgraphs.as_ref().map(|lists| [lists.nodes.len(), lists.arcs.len()]);
         let counts = batch.spectrum.as_ref().map_or(&[][..], |spectrum| &spectrum.counts);
         Rows {
             graphs: batch.num_graphs(),
@@ -49,6 +58,8 @@ impl Rows {
             codes: batch.codes.as_ref().map_or(0, |codes| codes.codebook().len()),
             clusters: batch.clusters.as_ref().map_or(0, |clusters| clusters.len()),
             frequencies: counts.iter().zip(&batch.sizes).map(|(count, size)| count * size).sum(),
+            around: around.unwrap_or([batch.num_nodes(), batch.num_arcs()]),
+            differing: [sent.sum(), received.sum()],
         }
     }
 }
@@ -61,10 +72,20 @@ pub(super) fn of(model: &Model, rows: &Rows) -> Operations {
     };
     let maps = model.parameters.entries().iter().map(|entry| (&entry.name[..], &entry.shape[..]));
     let config = &model.config;
+    let products_of_attention = if config.backbone == "grit" { 3 } else { 2 };
     Operations {
-        products: maps.map(product).sum(),
-        attention: (12 * rows.pairs * config.dim * config.layers) as u64,
+        products: maps.map(product).sum::<u64>() + folded(model, rows),
+        attention: (products_of_attention * 6 * rows.pairs * config.dim * config.layers) as u64,
     }
+}
+
+/// Maps of PNA along rows that differ: terms of both ends, then states and aggregates of all towers.
+fn folded(model: &Model, rows: &Rows) -> u64 {
+    let config = &model.config;
+    let Local::Pna { aggregators, .. } = &config.local else { return 0 };
+    let [sent, received] = rows.differing;
+    let maps = sent * 2 + received * (1 + aggregators.len());
+    (6 * config.layers * maps * config.dim.pow(2)) as u64
 }
 
 /// The rows that the map of this name is applied to; 0 for tables, from which rows are only copied.
@@ -75,6 +96,12 @@ fn applied(name: &str, model: &Model, rows: &Rows) -> usize {
         0
     } else if has(&["hdse", "hdse_map"]) {
         rows.codes
+    } else if has(&["gnn"]) && !has(&["edge_encoder"]) && rows.differing[1] > 0 {
+        0 // in `folded`
+    } else if has(&["gnn"]) {
+        rows.around[usize::from(has(&["edge_encoder", "pre_nns"]))]
+    } else if model.config.backbone == "grit" && has(&["E", "O_e", "rrwp_pair"]) {
+        rows.pairs
     } else if has(&["head"]) && model.config.pool != Pool::None {
         rows.graphs
     } else if has(&["C", "gate", "edge_lin", "edge_encoder", "pre_nns"]) {

@@ -181,3 +181,60 @@ impl Pna {
         maps.repeat_dim(1, towers) * matrix(mask, [rows, own * towers], pass.device())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Edges;
+    use crate::nn::parameters::Builder;
+    use crate::nn::pass::values;
+    use crate::rng::Seed;
+
+    /// Towers at once, with rows enough for it, against tower by tower.
+    #[test]
+    fn towers_at_once_are_towers_one_by_one() {
+        let nodes = MANY + 20;
+        let mut stream = Seed(0).stream("pna", 0, 0);
+        let mut ends = || (0..2 * nodes).map(|_| stream.below(nodes as u64 - 5) as u32).collect();
+        let edges = Edges { sources: ends(), targets: ends() };
+        let arcs = edges.sources.len();
+        let structure = Structure::new(&[nodes], &edges, None);
+        let mut random =
+            |count| (0..count).map(|_| stream.unit() as f32 - 0.5).collect::<Vec<f32>>();
+        let (x, e) = (random(nodes * 8), random(arcs * 3));
+        let all = [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
+        for (towers, divide, with_arcs, count) in
+            [(4, true, true, 3), (2, true, false, 4), (2, false, true, 4), (1, true, true, 1)]
+        {
+            let shape = PnaShape {
+                inputs: 8,
+                outputs: 16,
+                edges: with_arcs.then_some(3),
+                towers,
+                divide,
+                aggregators: all[..count].to_vec(),
+            };
+            let mut builder = Builder::new(Seed(1));
+            let pna = Pna::new(builder.root(), &shape);
+            let parameters = builder.finish();
+            let run = |composed: bool| {
+                let pass = Pass::train(&parameters, Seed(0), 0);
+                let pass = if composed { pass.composed() } else { pass };
+                let x = matrix(x.clone(), [nodes, 8], pass.device());
+                let e = with_arcs.then(|| matrix(e.clone(), [arcs, 3], pass.device()));
+                let y = pna.forward(&pass, &structure, x, e);
+                let gradients = pass.gradients(&y.clone().square().mean());
+                (values(y), gradients)
+            };
+            let (expected, found) = (run(true), run(false));
+            for (a, b) in [(&found.0, &expected.0), (&found.1, &expected.1)] {
+                let largest = b.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+                let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(
+                    largest > 0.0 && apart <= 1e-5 * largest,
+                    "{shape:?}: {apart} of {largest}"
+                );
+            }
+        }
+    }
+}

@@ -6,9 +6,9 @@
 //! S = kᵀ v     s = kᵀ 1     y_i = (q_i S + n v_i) / (q_i · s + n)       heads averaged
 //! ```
 //!
-//! which has no place for a bias of pairs. One large graph is a few large products. Of small graphs these would be thousands of
-//! tiny ones, and weights q_i · k_j of all pairs take less work than S: the kernel for them walks graph by graph with these, and
-//! keeps nothing but its inputs.
+//! which has no place for a bias of pairs. A single node sees itself: y = v, whatever q and k are. One large graph is a few large
+//! products. Of graphs of up to some hundred nodes these would be thousands of tiny ones, and weights q_i · k_j of all pairs take no more
+//! work than S: the kernel for them walks graph by graph with these, and keeps nothing but its inputs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,10 +48,18 @@ fn composed(graphs: &[Range<usize>], heads: usize, inputs: &[Tensor<2>; 3]) -> T
     let width = inputs[0].dims()[1] / heads;
     let of_graph = |nodes: &Range<usize>| {
         let count = nodes.len() as f32;
+        let mean = |value: &Tensor<2>| {
+            let part = |head| value.clone().narrow(1, head * width, width);
+            let sum = (0..heads).map(part).reduce(|a, b| a + b).expect("there is a head");
+            sum / heads as f32
+        };
         let [query, key, value] = inputs.each_ref().map(|x| match graphs.len() {
             1 => x.clone(),
             _ => x.clone().narrow(0, nodes.start, nodes.len()),
         });
+        if nodes.len() == 1 {
+            return mean(&value);
+        }
         let length =
             |x: &Tensor<2>| x.clone().square().sum().clamp_min(SHORTEST).sqrt().unsqueeze::<2>();
         let (query, key) = (query.clone() / length(&query), key.clone() / length(&key));
@@ -92,6 +100,15 @@ impl Operation<3> for LinearAttention {
         self.team.each(parts, |(nodes, y)| {
             let lengths = self.lengths(inputs, nodes);
             for head in 0..self.heads {
+                if nodes.len() == 1 {
+                    let value = &inputs[2][nodes.start * self.heads * self.width..];
+                    add_scaled(
+                        y,
+                        1.0 / self.heads as f32,
+                        &value[head * self.width..][..self.width],
+                    );
+                    continue;
+                }
                 let block = self.block(inputs, nodes, head, lengths);
                 for (i, y) in y.chunks_exact_mut(self.width).enumerate() {
                     let (sum, below) = block.row(i);
@@ -111,6 +128,12 @@ impl Operation<3> for LinearAttention {
         self.team.each(parts, |(((nodes, query), key), value)| {
             let lengths = self.lengths(kept.inputs, nodes);
             let upstream = &gradient[nodes.start * self.width..nodes.end * self.width];
+            if nodes.len() == 1 {
+                for value in value.chunks_exact_mut(self.width) {
+                    add_scaled(value, 1.0 / self.heads as f32, upstream);
+                }
+                return;
+            }
             for head in 0..self.heads {
                 let block = self.block(kept.inputs, nodes, head, lengths);
                 block.backward(self.heads as f32, upstream, [&mut *query, key, value]);
@@ -118,7 +141,8 @@ impl Operation<3> for LinearAttention {
             // Through the division by the length of the whole.
             for ((by, input), length) in [query, key].into_iter().zip(kept.inputs).zip(lengths) {
                 let x = &input[nodes.start * columns..nodes.end * columns];
-                let along = dot(by, x) / (length * length);
+                let is_shortest = length * length <= SHORTEST;
+                let along = if is_shortest { 0.0 } else { dot(by, x) / (length * length) };
                 for (by, x) in by.iter_mut().zip(x) {
                     *by = (*by - along * x) / length;
                 }

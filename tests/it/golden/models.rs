@@ -225,7 +225,7 @@ pub fn batch(fixture: &Fixture, prefix: &str) -> Batch {
         let nodes: Vec<i64> = found.nodes.iter().map(|&node| i64::from(node)).collect();
         assert_eq!(nodes, fixture.ints(&name("sub_node")), "{}", fixture.name);
         assert_eq!(found.arcs.len(), fixture.ints(&name("sub_edge_type")).len());
-        std::sync::Arc::new(found.with_levels(hops))
+        std::sync::Arc::new(found.with_levels(hops, MemoryLimit::NONE).unwrap())
     });
     let walk_powers = fixture.has(&name("rrwp")).then(|| {
         let powers = width(&name("rrwp"));

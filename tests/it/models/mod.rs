@@ -159,7 +159,10 @@ pub fn surround(config: &ModelConfig, batch: &mut Batch) {
     if let Some(Extractor::Subgraph(hops)) = config.extractor {
         let found = Subgraphs::new(batch.num_nodes(), &batch.edges, hops, MemoryLimit::NONE);
         let alike = matches!(config.local, Local::Pna { .. });
-        let levels = |found: Subgraphs| if alike { found.with_levels(hops) } else { found };
+        let levels = |found: Subgraphs| match alike {
+            true => found.with_levels(hops, MemoryLimit::NONE).unwrap(),
+            false => found,
+        };
         batch.subgraphs = Some(Arc::new(levels(found.unwrap())));
     }
     if let Encoding::Rrwp { steps } = config.encoding {
