@@ -78,15 +78,16 @@ pub(super) fn run(page: Option<&Path>, limit: MemoryLimit, output: &Output) -> R
     let of_seeds = done.chunks_exact(SEEDS as usize);
     let measured = settings.iter().zip(of_seeds).map(|(&setting, seeds)| {
         let each = |number: usize| seeds.iter().map(|of| of.0[number]).collect();
-        let mean = |of: fn(&([f64; 5], f64, f64, f64)) -> f64| {
-            seeds.iter().map(of).sum::<f64>() / SEEDS as f64
-        };
+        let [core, hops] = [0, 1].map(|which| {
+            let counts = seeds.iter().map(|of| [of.2, of.3][which]);
+            counts.sum::<f64>() / SEEDS as f64
+        });
         Measured {
             setting,
             learned: (0..Given::ALL.len()).map(each).collect(),
             by_hops: seeds.iter().map(|of| of.1).collect(),
-            core: mean(|of| of.2),
-            hops: mean(|of| of.3),
+            core,
+            hops,
         }
     });
     let found: Vec<Measured> = measured.collect();
