@@ -79,21 +79,12 @@ def table(result: Result) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def is_counted(experiment: Experiment) -> bool:
-    """Whether `hdse bench step` counts all operations: not those in subgraphs, and of pairs."""
-    return experiment.config.startswith("gps")
-
-
-def operations(experiment: Experiment, run: dict[str, Any]) -> str:
-    if not is_counted(experiment):
-        return ""
+def operations(run: dict[str, Any]) -> str:
     products, attention = run["gflop"]["products"], run["gflop"]["attention"]
     return f" {products + attention:.2f} GFLOP per step, {attention:.2f} of them in attention."
 
 
-def speed(experiment: Experiment, runs: list[dict[str, Any]]) -> str:
-    if not is_counted(experiment):
-        return ""
+def speed(runs: list[dict[str, Any]]) -> str:
     share = median(runs, "share_of_peak")
     return f"{median(runs, 'gflops'):.0f} GFLOP/s, {share:.0%} of what matrix products reach here; "
 
@@ -108,7 +99,7 @@ def remarks(result: Result) -> Iterator[str]:
         f"`configs/{experiment.config}.toml`{label}: {ours[0]['parameters']:,} parameters; a batch "
         f"has {batch['graphs']:.0f} graphs, {batch['nodes']:,.0f} nodes, "
         f"{batch['arcs']:,.0f} arcs, {batch['pairs']:,.0f} pairs, "
-        f"{batch['codes']:.0f} distinct tuples of distances.{operations(experiment, ours[0])}\n"
+        f"{batch['codes']:.0f} distinct tuples of distances.{operations(ours[0])}\n"
     )
     for count in counts:
         runs, plain = result.runs[count, "ours"], result.runs[count, "plain"]
@@ -117,7 +108,7 @@ def remarks(result: Result) -> Iterator[str]:
         times = {name: median(runs, "milliseconds", "parts", name) for name in PARTS}
         of_step = ", ".join(f"{name} {time:.2f}" for name, time in times.items())
         yield (
-            f"* {count} thread{'s' if count > 1 else ''}: {speed(experiment, runs)}"
+            f"* {count} thread{'s' if count > 1 else ''}: {speed(runs)}"
             f"the bias costs {cost:+.1%}; ms of the parts: {of_step}."
         )
     if len(counts) > 1:
