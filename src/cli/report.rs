@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Folders of runs, as `hdse train` and `hdse reproduce` make them, or folders of such folders
+    /// Folders of runs, as `hdse train` and `hdse reproduce` make them, or folders of such folders, or a file of results
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// How to write it; as the name of the output ends, or as text

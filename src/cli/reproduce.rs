@@ -5,7 +5,7 @@
 //! at first, above all how many epochs fit a budget, is kept in `plan.json`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 use serde_json::json;
@@ -22,10 +22,11 @@ use crate::data::sets;
 use crate::data::{AtomicFile, Shard};
 use crate::experiments::{self, Experiment, Row};
 use crate::nn::fused::Team;
+use crate::report::results::Results;
 use crate::report::{Plan, Report};
 use crate::train::directory::{Outcome, SeedDirectory, write_json, write_text};
 use crate::train::pace::pace;
-use crate::train::record::{DataRecord, Seeds, hash, open};
+use crate::train::record::{DataRecord, Seeds, check_settings, extend, hash};
 use crate::{Error, MemoryLimit, Result};
 
 /// Hours of `--quick`, preparation aside.
@@ -67,6 +68,9 @@ pub(super) struct Options {
     /// The folder of the runs; runs/EXPERIMENT by default. What is done there is not done again
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Keep results in this small file, too, and take what it holds as done: to go on on another machine
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Write the table as a page of Markdown, too
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -76,9 +80,9 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     if options.experiment == "list" {
         return list::experiments().print(false, output);
     }
-    if let Some(page) = &options.page {
+    for file in [&options.page, &options.results].into_iter().flatten() {
         // Not after hours.
-        drop(AtomicFile::create(page, true)?);
+        drop(AtomicFile::create(file, true)?);
     }
     if let Some(budget) = options.budget.filter(|hours| !(*hours > 0.0 && hours.is_finite())) {
         return Err(Error::config(format!(
@@ -92,15 +96,21 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     let rows = experiment.choose(&options.rows)?;
     let folder = options.output.clone().unwrap_or_else(|| default_folder(options, experiment));
     let work = Work { options, experiment, rows, folder, limit, output };
+    if let Some(file) = options.results.as_deref().filter(|file| file.exists()) {
+        let results = Results::read(file)?;
+        work.check_plan(&results.plan, file, "another file")?;
+        results.unpack(&work.folder)?;
+    }
     let plan = work.train()?;
     work.report(&plan)
 }
 
 /// What is measured in one go.
 fn measure(name: &str, options: &Options, limit: MemoryLimit, output: &Output) -> Result<()> {
-    let Options { rows, epochs, seeds, budget, quick, shard, output: folder, page, .. } = options;
+    let Options { rows, epochs, seeds, budget, quick, shard, output: folder, .. } = options;
+    let Options { results, page, .. } = options;
     let is_plain = rows.is_empty() && epochs.is_none() && seeds.is_none() && budget.is_none();
-    if !is_plain || *quick || shard.is_some() || folder.is_some() {
+    if !is_plain || *quick || shard.is_some() || folder.is_some() || results.is_some() {
         return Err(Error::config(format!(
             "`{name}` keeps no runs: of the options, it takes `--page` only"
         )));
@@ -142,31 +152,40 @@ struct Ready {
 }
 
 impl Work<'_> {
+    /// What settles the number of epochs.
+    fn settled_by(&self) -> String {
+        match self.options {
+            Options { epochs: Some(epochs), .. } => format!("--epochs {epochs}"),
+            Options { budget: Some(hours), .. } => format!("--budget {hours}"),
+            Options { quick: true, .. } => "--quick".to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// Refuses a plan that was settled in another way than is asked for.
+    fn check_plan(&self, kept: &Plan, place: &Path, other: &str) -> Result<()> {
+        if kept.experiment == self.experiment.name && kept.settled_by == self.settled_by() {
+            return Ok(());
+        }
+        let how = match kept.settled_by.as_str() {
+            "" => "as published".to_string(),
+            how => format!("with `{how}`"),
+        };
+        Err(Error::config(format!(
+            "{} holds `{}` {how}, {} for every run; say the same, or give {other}",
+            place.display(),
+            kept.experiment,
+            count(kept.epochs, "epoch")
+        )))
+    }
+
     /// Does all runs that are not done.
     fn train(&self) -> Result<Plan> {
         let Options { epochs, budget, quick, shard, .. } = self.options;
         let seeds = self.options.seeds.unwrap_or(if *quick { 1 } else { self.experiment.seeds });
-        let settled_by = match (epochs, budget) {
-            (Some(epochs), _) => format!("--epochs {epochs}"),
-            (None, Some(hours)) => format!("--budget {hours}"),
-            (None, None) if *quick => "--quick".to_string(),
-            (None, None) => String::new(),
-        };
         let kept = Plan::read(&self.folder)?;
-        if let Some(kept) = &kept
-            && (kept.experiment != self.experiment.name || kept.settled_by != settled_by)
-        {
-            let how = match kept.settled_by.as_str() {
-                "" => "as published".to_string(),
-                how => format!("with `{how}`"),
-            };
-            return Err(Error::config(format!(
-                "{} holds `{}` {how}, {} for every run; say the same, or give another folder with -o",
-                self.folder.display(),
-                kept.experiment,
-                count(kept.epochs, "epoch")
-            )));
-        }
+        kept.as_ref()
+            .map_or(Ok(()), |kept| self.check_plan(kept, &self.folder, "another folder with -o"))?;
         let fits = budget.or(quick.then_some(QUICK)).filter(|_| kept.is_none());
         if fits.is_some() && shard.is_some() {
             return Err(Error::config(
@@ -188,7 +207,7 @@ impl Work<'_> {
             epochs: kept.as_ref().map_or(epochs.unwrap_or(recipe), |kept| kept.epochs),
             seeds: kept.as_ref().map_or(seeds, |kept| kept.seeds.max(seeds)),
             graphs,
-            settled_by,
+            settled_by: self.settled_by(),
             command: String::new(),
         };
         plan.command = self.command(&plan);
@@ -230,7 +249,11 @@ impl Work<'_> {
         let mut runs = Vec::new();
         for ready in ready {
             let directory = self.folder.join(&self.rows[ready.number].id);
-            settle(&directory, &ready.config, seeds, &ready.data)?;
+            if plan.run(&self.folder, &self.rows[ready.number].id).is_none() {
+                create(&directory, &ready.config, &Seeds { first: 0, count: seeds }, &ready.data)?;
+            } else {
+                extend(&directory, &ready.config, seeds, &ready.data)?;
+            }
             let hash = hash(&ready.config, &ready.data.hash)?;
             // Runs side by side, one thread each, are done sooner than one after another by all threads.
             let one = self.rows.len() as u64 * seeds > 1;
@@ -250,12 +273,23 @@ impl Work<'_> {
             .collect();
         let steps = jobs.iter().map(|(run, ..)| run.steps()).sum::<Result<u64>>()?;
         let progress = Progress::new(steps, "steps", self.output);
-        let done = jobs.into_par_iter().with_max_len(1).map(|job| self.one(job, &progress));
+        let file = Mutex::new(());
+        let done = jobs.into_par_iter().with_max_len(1).map(|job| {
+            self.one(job, &progress)?;
+            let _alone = file.lock();
+            self.keep(&plan)
+        });
         done.collect::<Result<Vec<()>>>().map_err(|error| match error.is_interrupted() {
             true => Error::interrupted_but("interrupted; the same command goes on"),
             false => error,
         })?;
         Ok(plan)
+    }
+
+    /// Writes results so far to their file.
+    fn keep(&self, plan: &Plan) -> Result<()> {
+        let Some(file) = &self.options.results else { return Ok(()) };
+        Results::of_folder(&self.folder, plan)?.write(file)
     }
 
     fn one(&self, (run, row, seed): (&Run, &Row, u64), progress: &Progress) -> Result<()> {
@@ -349,11 +383,12 @@ impl Work<'_> {
 
     /// What all runs came to, those of other machines included.
     fn report(&self, plan: &Plan) -> Result<()> {
-        if !plan.rows.iter().any(|id| self.folder.join(id).join("config.toml").exists()) {
+        if !plan.rows.iter().any(|row| plan.run(&self.folder, row).is_some()) {
             self.output.note("this part has no run, and there is none of another one yet");
             return Ok(());
         }
-        let report = Report::of_experiment(&self.folder, plan, None)?;
+        self.keep(plan)?;
+        let report = Report::of_folder(&self.folder, plan, None)?;
         if let Some(page) = &self.options.page {
             write_text(page, &report.to_markdown())?;
         }
@@ -373,27 +408,4 @@ impl Work<'_> {
             },
         )
     }
-}
-
-/// Makes the folder of a row, or makes sure that it is of the same experiment.
-fn settle(directory: &Path, config: &Config, seeds: u64, data: &DataRecord) -> Result<()> {
-    if !directory.join("config.toml").exists() {
-        return create(directory, config, &Seeds { first: 0, count: seeds }, data);
-    }
-    let kept = check_settings(directory, config)?;
-    data.check(directory)?;
-    let count = kept.count.max(seeds);
-    write_json(&directory.join("seeds.json"), &Seeds { first: 0, count })
-}
-
-/// Refuses a folder of a run with other settings.
-fn check_settings(directory: &Path, config: &Config) -> Result<Seeds> {
-    let (kept, seeds) = open(directory)?;
-    if kept != *config {
-        return Err(Error::config(format!(
-            "{} holds a run with other settings; give another folder with -o",
-            directory.display()
-        )));
-    }
-    Ok(seeds)
 }

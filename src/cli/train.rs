@@ -14,9 +14,9 @@ use crate::nn::Model;
 use crate::nn::fused::Team;
 use crate::report::statistics::moments;
 use crate::rng::Seed;
-use crate::train::directory::{EpochLine, Outcome, sweep, write_json, write_text};
+use crate::train::directory::{EpochLine, Outcome, sweep};
 use crate::train::examples::Prepared;
-use crate::train::record::{DataRecord, Seeds, hash, open};
+use crate::train::record::{self, DataRecord, Seeds, hash, open};
 use crate::train::run::{Setting, train};
 use crate::train::{Environment, EventWriter, Metric, checkpoint};
 use crate::{Error, MemoryLimit, Result};
@@ -136,16 +136,9 @@ pub(super) fn create(
     seeds: &Seeds,
     data: &DataRecord,
 ) -> Result<()> {
-    std::fs::create_dir_all(directory).map_err(|e| {
-        Error::io("cannot make", directory, format!("{e}; give another folder with -o"))
-    })?;
-    write_json(&directory.join("seeds.json"), seeds)?;
-    write_json(&directory.join("data.json"), data)?;
     let arguments: Vec<String> = std::env::args().collect();
     let environment = Environment::collect(rayon::current_num_threads(), &arguments, now() as u64);
-    write_json(&directory.join("environment.json"), &environment)?;
-    // What makes the folder a run comes last.
-    write_text(&directory.join("config.toml"), &config.to_toml()?)
+    record::create(directory, config, seeds, data, Some(&environment))
 }
 
 /// Keeps other processes out of a run while it is trained. The system lifts the lock when this one ends,

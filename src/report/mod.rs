@@ -10,10 +10,12 @@
 //! | [`chart`] | curves as SVG |
 //! | [`html`] | the whole report as one web page |
 //! | [`page`] | the whole report as Markdown, LaTeX, CSV, JSON or text |
+//! | [`results`] | what the runs of an experiment came to, as one small file |
 
 pub mod chart;
 pub mod html;
 pub mod page;
+pub mod results;
 pub mod statistics;
 pub mod table;
 
@@ -24,12 +26,13 @@ use serde::{Deserialize, Serialize};
 use crate::config::Difference;
 use crate::error::unknown;
 use crate::experiments::published::Cell;
-use crate::experiments::{self, Experiment, Row};
+use crate::experiments::{self, Experiment};
 use crate::text::{count, thousands};
 use crate::train::Metric;
 use crate::train::directory::Outcome;
 use crate::train::record::{Record, read_json};
 use crate::{Error, Result};
+use results::Results;
 use statistics::{Test, moments, paired, welch};
 
 /// Fewer seeds than these say little.
@@ -108,18 +111,43 @@ impl Plan {
         let path = Plan::path(folder);
         if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
     }
+
+    /// The folder of a row, if it was begun.
+    pub fn run(&self, folder: &Path, row: &str) -> Option<PathBuf> {
+        Some(folder.join(row)).filter(|run| run.join("config.toml").exists())
+    }
+
+    /// This plan with rows and seeds of another one for the same runs.
+    pub fn joined(mut self, other: Plan) -> Option<Plan> {
+        let settled = |plan: &Plan| {
+            (plan.experiment.clone(), plan.epochs, plan.graphs, plan.settled_by.clone())
+        };
+        if settled(&self) != settled(&other) {
+            return None;
+        }
+        self.seeds = self.seeds.max(other.seeds);
+        let new: Vec<String> =
+            other.rows.into_iter().filter(|row| !self.rows.contains(row)).collect();
+        self.rows.extend(new);
+        Some(self)
+    }
 }
 
 impl Report {
-    /// A report on run directories, or on folders of them. `baseline` is the name of the line that others are tested against.
+    /// A report on run directories, on folders of them, or on a file of results. `baseline` is the name of the line that others are tested against.
     ///
     /// # Errors
     /// If there is no run, or a file of one is broken, or there is no line of that name.
     pub fn read(paths: &[PathBuf], baseline: Option<&str>) -> Result<Report> {
+        if let [file] = paths
+            && file.extension().is_some_and(|end| end == "json")
+        {
+            return Report::of_results(&Results::read(file)?, baseline);
+        }
         if let [folder] = paths
             && let Some(plan) = Plan::read(folder)?
         {
-            return Report::of_experiment(folder, &plan, baseline);
+            return Report::of_folder(folder, &plan, baseline);
         }
         let mut directories = Vec::new();
         for path in paths {
@@ -163,21 +191,40 @@ impl Report {
     }
 
     /// A report on the folder of an experiment: its runs so far beside what was published.
-    pub fn of_experiment(folder: &Path, plan: &Plan, baseline: Option<&str>) -> Result<Report> {
+    pub fn of_folder(folder: &Path, plan: &Plan, baseline: Option<&str>) -> Result<Report> {
+        let record = |row: &str| {
+            let run = plan.run(folder, row);
+            let mut record = run.map(|run| Record::read(&run)).transpose()?;
+            record.iter_mut().for_each(|record| record.seeds.retain(|seed| seed.seed < plan.seeds));
+            Ok(record)
+        };
+        Report::of_experiment(plan, record, baseline)
+    }
+
+    /// The same on results that were kept in a file.
+    pub fn of_results(results: &Results, baseline: Option<&str>) -> Result<Report> {
+        Report::of_experiment(&results.plan, |row| Ok(results.record(row)), baseline)
+    }
+
+    fn of_experiment(
+        plan: &Plan,
+        record: impl Fn(&str) -> Result<Option<Record>>,
+        baseline: Option<&str>,
+    ) -> Result<Report> {
         let experiment = experiments::by_name(&plan.experiment)?;
-        let (rows, missing): (Vec<&Row>, Vec<&Row>) = experiment
-            .choose(&plan.rows)?
-            .into_iter()
-            .partition(|row| folder.join(&row.id).join("config.toml").exists());
-        let lines = rows.iter().map(|row| {
-            let mut record = Record::read(&folder.join(&row.id))?;
-            record.seeds.retain(|seed| seed.seed < plan.seeds);
+        let rows = experiment.choose(&plan.rows)?;
+        let (mut lines, mut missing) = (Vec::new(), Vec::new());
+        for row in &rows {
             let (name, changes) = (row.name.clone(), row.changes.clone());
-            Ok(Line { name, changes, published: row.published, record })
-        });
-        let lines = lines.collect::<Result<Vec<Line>>>()?;
+            match record(&row.id)? {
+                Some(record) => {
+                    lines.push(Line { name, changes, published: row.published, record });
+                }
+                None => missing.push(name),
+            }
+        }
         let Some(first) = lines.first() else {
-            return Err(Error::io("cannot report on", folder, "none of its rows has been begun"));
+            return Err(Error::data(format!("no row of `{}` has been begun", plan.experiment)));
         };
         let (set, metric) =
             (first.record.config.data.set.clone(), first.record.config.train.metric);
@@ -187,8 +234,7 @@ impl Report {
         section.notes.extend(section.conditions());
         section.notes.push(format!("Paper: {}.", experiment.source()));
         if !missing.is_empty() {
-            let names: Vec<&str> = missing.iter().map(|row| row.name.as_str()).collect();
-            section.notes.push(format!("Still to be run: {}.", names.join(", ")));
+            section.notes.push(format!("Still to be run: {}.", missing.join(", ")));
         }
         let mut report = Report {
             title: experiment.name.clone(),
@@ -414,8 +460,7 @@ impl Line {
     }
 
     fn is_called(&self, name: &str) -> bool {
-        let folder = self.record.directory.file_name().map(|name| name.to_string_lossy());
-        self.name == name || folder.is_some_and(|folder| folder == name)
+        self.name == name || self.record.name == name
     }
 
     /// Seconds of an epoch, evaluation included: of the processor where that is known.

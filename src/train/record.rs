@@ -5,15 +5,17 @@
 //! | `config.toml` | the experiment; what makes a folder a run |
 //! | `seeds.json` | [`Seeds`] that were asked for |
 //! | `data.json` | [`DataRecord`]: hash and label of the data |
+//! | `environment.json` | [`Environment`]: program, machine, command |
 //! | `seed-N/cost.json` | [`Cost`]: time and memory so far |
 //!
 //! Lines of epochs and results are in [`directory`](super::directory).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::{EpochLine, Outcome, SeedDirectory};
+use super::directory::{EpochLine, Outcome, SeedDirectory, write_json, write_text};
+use super::environment::Environment;
 use crate::config::Config;
 use crate::{Error, Result};
 
@@ -75,11 +77,11 @@ pub struct Cost {
     pub peak_bytes: Option<u64>,
 }
 
-/// A run directory as it was read.
+/// A run as it was read.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where it is.
-    pub directory: PathBuf,
+    /// Name of its folder.
+    pub name: String,
     /// The experiment.
     pub config: Config,
     /// What was trained on.
@@ -88,12 +90,14 @@ pub struct Record {
     pub seeds: Vec<SeedRecord>,
 }
 
-/// A seed of a run.
-#[derive(Clone, Debug)]
+/// A seed of a run; as JSON, without its epochs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SeedRecord {
     /// The seed.
     pub seed: u64,
     /// Epochs so far.
+    #[serde(skip)]
     pub lines: Vec<EpochLine>,
     /// What it came to, if it is finished.
     pub outcome: Option<Outcome>,
@@ -111,7 +115,8 @@ impl Record {
         let data = DataRecord::read(directory)?;
         let seeds =
             seeds.all().map(|seed| SeedRecord::read(directory, seed)).collect::<Result<_>>()?;
-        Ok(Record { directory: directory.to_path_buf(), config, data, seeds })
+        let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Record { name: name.unwrap_or_default(), config, data, seeds })
     }
 
     /// What finished seeds came to.
@@ -131,6 +136,55 @@ impl SeedRecord {
         let (lines, outcome) = (directory.lines()?, directory.outcome()?);
         Ok(SeedRecord { seed, lines, outcome, cost: directory.cost() })
     }
+}
+
+/// Makes a run directory; where it was not run here, nothing is said of program and machine.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn create(
+    directory: &Path,
+    config: &Config,
+    seeds: &Seeds,
+    data: &DataRecord,
+    environment: Option<&Environment>,
+) -> Result<()> {
+    std::fs::create_dir_all(directory).map_err(|e| {
+        Error::io("cannot make", directory, format!("{e}; give another folder with -o"))
+    })?;
+    write_json(&directory.join("seeds.json"), seeds)?;
+    write_json(&directory.join("data.json"), data)?;
+    if let Some(environment) = environment {
+        write_json(&directory.join("environment.json"), environment)?;
+    }
+    // What makes the folder a run comes last.
+    write_text(&directory.join("config.toml"), &config.to_toml()?)
+}
+
+/// Refuses a run directory of other settings.
+///
+/// # Errors
+/// If that is what it is.
+pub fn check_settings(directory: &Path, config: &Config) -> Result<Seeds> {
+    let (kept, seeds) = open(directory)?;
+    if kept != *config {
+        return Err(Error::config(format!(
+            "{} holds a run with other settings; give another folder with -o",
+            directory.display()
+        )));
+    }
+    Ok(seeds)
+}
+
+/// Gives a run directory so many seeds from 0, if it has fewer.
+///
+/// # Errors
+/// If it is of other settings or data.
+pub fn extend(directory: &Path, config: &Config, seeds: u64, data: &DataRecord) -> Result<()> {
+    let kept = check_settings(directory, config)?;
+    data.check(directory)?;
+    let count = kept.count.max(seeds);
+    write_json(&directory.join("seeds.json"), &Seeds { first: 0, count })
 }
 
 /// The experiment of a run directory and its seeds.

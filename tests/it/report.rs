@@ -261,3 +261,17 @@ fn a_browser_has_nothing_to_complain_of() {
     assert!(dom.contains("val accuracy in %") && dom.contains("</html>"), "{dom}\n{errors}");
     assert!(!errors.contains("CONSOLE"), "{errors}");
 }
+
+#[test]
+fn pages_of_the_documentation_are_those_of_their_results() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    assert!(!files.is_empty(), "none in {}", folder.display());
+    for file in files {
+        let text = good(&folder, &["report", file.to_str().unwrap(), "--format", "md"]);
+        let page = fs::read_to_string(file.with_extension("md")).unwrap();
+        assert_eq!(text, page, "{}", file.display());
+    }
+}

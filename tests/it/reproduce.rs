@@ -169,3 +169,52 @@ fn a_budget_settles_the_epochs_once() {
     assert_eq!(code, Some(2));
     assert!(errors.contains("needs the backbone `ansgt`, which is still to come"), "{errors}");
 }
+
+#[test]
+fn results_in_a_file_are_gone_on_with_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    let run = |output: &str, more: &[&str]| {
+        let common = ["reproduce", "community-small", "--results", "kept.json", "-o", output];
+        hdse(folder.path(), &[&common[..], more].concat())
+    };
+    let done = |run: (Option<i32>, String, String)| {
+        assert_eq!(run.0, Some(0), "{}", run.2);
+        run.1
+    };
+    let rows = ["--rows", "off,hdse", "--epochs", "2", "--page", "page.md"];
+    done(run("here", &[&rows[..], &["--seeds", "1"]].concat()));
+    let report = done(hdse(folder.path(), &["report", "kept.json", "--format", "md"]));
+    assert_eq!(report, read("page.md"), "the file gives the page");
+
+    // Nothing is left to do, then one seed of either row is.
+    let (kept, page) = (read("kept.json"), read("page.md"));
+    done(run("there", &[&rows[..], &["--seeds", "1"]].concat()));
+    assert_eq!((read("kept.json"), read("page.md")), (kept, page));
+    let trained = |run: &str| folder.path().join(run).join("best.safetensors").exists();
+    done(run("there", &[&rows[..], &["--seeds", "2"]].concat()));
+    for row in ["off", "hdse"] {
+        let seeds = [0, 1].map(|seed| trained(&format!("there/{row}/seed-{seed}")));
+        assert_eq!(seeds, [false, true], "{row}");
+    }
+    // The first folder takes over what the second has done.
+    let page = read("page.md");
+    done(run("here", &[&rows[..], &["--seeds", "2"]].concat()));
+    assert_eq!(read("page.md"), page);
+    assert!(!trained("here/hdse/seed-1"));
+
+    let refused = |(code, _, errors): (Option<i32>, String, String), words: &str| {
+        assert_ne!(code, Some(0), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    };
+    let words =
+        "kept.json holds `community-small` with `--epochs 2`, 2 epochs for every run; say the same";
+    refused(run("other", &["--epochs", "3"]), words);
+    assert!(!folder.path().join("other").exists());
+    let other = ["reproduce", "community-small", "--rows", "off", "--seeds", "1", "-o", "third"];
+    done(hdse(folder.path(), &[&other[..], &["--epochs", "1"]].concat()));
+    refused(run("third", &["--epochs", "2"]), "holds runs of another plan than the results");
+    std::fs::write(folder.path().join("kept.json"), "{\"rows\": []}").unwrap();
+    refused(run("here", &rows), "kept.json: missing field `plan`");
+    assert_eq!(read("kept.json"), "{\"rows\": []}", "nothing is lost");
+}
