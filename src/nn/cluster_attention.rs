@@ -3,6 +3,9 @@
 //! Clusters come from coarsening the graph, which has distances, from a codebook or from a learned matrix. The plain way maps
 //! all nodes to queries and what they read onwards; the folded way maps the clusters instead ([`attend_folded`]).
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 
 use super::batch::Batch;
@@ -14,6 +17,7 @@ use super::layers::{BatchNorm, Dropout, Embedding, Linear};
 use super::ops::clusters::{ClusterInputs, Folded, attend, attend_folded, folds, pool, prior};
 use super::ops::dense::{normalised, normalised_linear};
 use super::ops::has_kernels;
+use super::ops::rows::{Groups, gather};
 use super::parameters::{Init, Param, Scope};
 use super::pass::{Pass, matrix, positions, values};
 use super::states::States;
@@ -201,7 +205,8 @@ impl ClusterAttention {
         has_kernels(states) && folds(size, clusters.len(), width / self.heads, mapped)
     }
 
-    /// What follows the attention makes of it, with the maps of nodes before and after it folded into keys and values.
+    /// What follows the attention makes of it, with the maps of nodes before and after it folded into keys and values. Only
+    /// `rows` ask, if they are given.
     pub(super) fn folded(
         &self,
         pass: &Pass,
@@ -209,6 +214,7 @@ impl ClusterAttention {
         z: Input,
         shared: Option<&Tensor<2>>,
         next: &Linear,
+        rows: Option<&Arc<Groups>>,
     ) -> Result<Tensor<2>> {
         let (states, before) = match z {
             Input::Network(InputNetwork { norm, dropout, second, .. }, x) => {
@@ -247,6 +253,7 @@ impl ClusterAttention {
             values.push(value);
         }
         let scale = 1.0 / (width as f32).sqrt();
+        let (states, asking) = asking(pass, states, clusters, rows);
         let folded = Folded {
             states,
             key: Tensor::cat(keys, 1),
@@ -257,7 +264,7 @@ impl ClusterAttention {
         };
         let prior = prior(clusters, self.size_prior);
         let size = [heads, inputs, outputs];
-        attend_folded(pass, clusters, size, folded, scale, &prior, self.weight_dropout)
+        attend_folded(pass, &asking, size, folded, scale, &prior, self.weight_dropout)
             .ok_or_else(|| Error::data("there are no kernels on this device"))
     }
 
@@ -279,7 +286,7 @@ impl ClusterAttention {
         batch.clusters.as_deref().ok_or_else(missing)
     }
 
-    /// What nodes read from clusters: `[nodes, dim]`.
+    /// What nodes read from clusters: `[nodes, dim]`; only `rows` do, if they are given.
     pub(super) fn forward(
         &self,
         pass: &Pass,
@@ -287,6 +294,7 @@ impl ClusterAttention {
         number: usize,
         z: &States,
         shared: Option<&Tensor<2>>,
+        rows: Option<&Arc<Groups>>,
     ) -> Result<Tensor<2>> {
         let (weight, bias) = self.query_map(pass);
         let query = z.project(pass, weight, Some(bias));
@@ -321,6 +329,7 @@ impl ClusterAttention {
             }
         };
         let bias = self.table(pass, &clusters, shared, number);
+        let (query, asking) = asking(pass, query, &clusters, rows);
         let inputs = ClusterInputs {
             query,
             key: self.key.of_many(pass, states.clone()),
@@ -332,7 +341,7 @@ impl ClusterAttention {
             LayerProjection::Linformer(..) => vec![0.0; clusters.len()],
             _ => prior(&clusters, self.size_prior),
         };
-        Ok(attend(pass, &clusters, self.heads, inputs, &prior, self.weight_dropout))
+        Ok(attend(pass, &asking, self.heads, inputs, &prior, self.weight_dropout))
     }
 
     /// The bias of every code and head.
@@ -374,6 +383,19 @@ impl ClusterAttention {
         }
         Some(table)
     }
+}
+
+/// The rows that ask, with the clusters they belong to.
+fn asking<'c>(
+    pass: &Pass,
+    states: Tensor<2>,
+    clusters: &'c Clusters,
+    rows: Option<&Arc<Groups>>,
+) -> (Tensor<2>, Cow<'c, Clusters>) {
+    let Some(rows) = rows else { return (states, Cow::Borrowed(clusters)) };
+    let of_node = clusters.nodes().of_row();
+    let of_row = rows.of_row().iter().map(|&node| of_node[node as usize]).collect();
+    (gather(pass, rows, states), Cow::Owned(clusters.with_nodes(of_row)))
 }
 
 /// A matrix times a vector.

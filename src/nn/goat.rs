@@ -165,22 +165,25 @@ impl Layer {
         bias: Option<&Tensor<2>>,
         is_last: bool,
     ) -> Result<Tensor<2>> {
+        let early = pass.wanted_early(is_last);
         let Some([(map1, norm1, drop1), (map2, norm2, drop2)]) = &self.feed_forward else {
-            let attended = self.attention.forward(pass, batch, number, &z.ready(pass), bias)?;
+            let attended =
+                self.attention.forward(pass, batch, number, &z.ready(pass), bias, early)?;
             pass.record(|| format!("layers.{number}.attn"), &attended);
-            return Ok(if is_last { pass.chosen(attended) } else { attended });
+            return Ok(if is_last && early.is_none() { pass.chosen(attended) } else { attended });
         };
         let x = match self.attention.is_folded(pass, batch, &z, map1) {
-            true => self.attention.folded(pass, batch, z, bias, map1)?,
+            true => self.attention.folded(pass, batch, z, bias, map1, early)?,
             false => {
-                let attended = self.attention.forward(pass, batch, number, &z.ready(pass), bias)?;
+                let z = z.ready(pass);
+                let attended = self.attention.forward(pass, batch, number, &z, bias, early)?;
                 pass.record(|| format!("layers.{number}.attn"), &attended);
                 map1.of_many(pass, attended)
             }
         };
         let (weight, shift) = map2.params(pass);
         let x = normalised_linear(pass, x, (norm1, *drop1), weight, shift);
-        Ok(match is_last {
+        Ok(match is_last && early.is_none() {
             true => normalised_rows(pass, x, norm2, *drop2),
             false => normalised(pass, x, norm2, *drop2),
         })

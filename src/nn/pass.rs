@@ -144,6 +144,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The rows that are asked for, if those of the last layer can be chosen before it: in evaluation no statistics are of all.
+    pub(super) fn wanted_early(&self, is_last: bool) -> Option<&Arc<Groups>> {
+        self.wanted.as_ref().filter(|_| is_last && !self.is_training())
+    }
+
     /// Refuses attention that needs more memory than this; 80 % of what is free otherwise.
     pub fn limited(mut self, limit: MemoryLimit) -> Pass<'a> {
         self.limit = Some(limit);

@@ -159,7 +159,7 @@ impl Backbone for SgFormer {
                 }
                 Attention::Clusters(attention) => {
                     let states = States::Made(z.clone());
-                    attention.forward(pass, batch, number, &states, bias.as_ref())?
+                    attention.forward(pass, batch, number, &states, bias.as_ref(), None)?
                 }
             };
             z = layer.dropout.forward(pass, layer.norm.forward(pass, (attended + z) * 0.5));
