@@ -6,10 +6,11 @@
 //! | [`relative_walk`] | probabilities to get from u to v in 0, 1, … steps | arcs as given |
 //! | [`LaplacianEncoding`] | lowest frequencies of the graph and their vectors | undirected graph |
 //! | [`arc_degrees`], [`degrees`] | degrees, clipped | arcs as given; undirected graph |
+//! | [`Node2Vec`] | vectors learned from random walks | undirected graph |
 //!
 //! Numbers are computed in `f64` by plain sums, products, quotients and square roots in a fixed order:
-//! the same bytes on every machine and for any number of threads. What is quadratic in the nodes asks a
-//! [`MemoryLimit`](crate::MemoryLimit) first.
+//! the same bytes on every machine and for any number of threads. Learned vectors are in `f32`, and exponentials those of the
+//! machine. What is quadratic in the nodes, or learned, asks a [`MemoryLimit`](crate::MemoryLimit) first.
 //!
 //! ```
 //! use hdse::encoding::{Laplacian, LaplacianEncoding, SelfLoops, Walk, random_walk};
@@ -31,6 +32,7 @@
 
 mod degree;
 mod laplacian;
+mod node2vec;
 mod random_walk;
 mod relative_walk;
 mod walk;
@@ -38,6 +40,7 @@ mod walk;
 pub use crate::spectrum::Laplacian;
 pub use degree::{arc_degrees, degrees};
 pub use laplacian::LaplacianEncoding;
+pub use node2vec::{Embedded, Node2Vec};
 pub use random_walk::random_walk;
 pub use relative_walk::relative_walk;
 pub use walk::{SelfLoops, Walk};
