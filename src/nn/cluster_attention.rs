@@ -82,7 +82,7 @@ pub(super) struct ClusterAttention {
 
 /// The bias of a layer.
 #[derive(Clone, Debug)]
-enum LayerBias {
+pub(super) enum LayerBias {
     None,
     /// What all layers share, through a map of this one.
     Shared(Linear),
@@ -147,26 +147,7 @@ impl ClusterAttention {
                 )
             }
         };
-        let levels = config.levels + 1 - clusters.level.min(config.levels + 1);
-        let bias = match (config.bias, shared, clusters.projection()) {
-            (_, Some(shared), _) => LayerBias::Shared(shared.layer(scope, heads)),
-            (BiasKind::Scalar, _, Projection::Coarsening) if levels == 1 => {
-                let clip = config.max_distance.per_level(config.levels)?.at(clusters.level);
-                let rows = usize::from(clip) + 1;
-                let table = Embedding::new(scope.at("dist_emb"), rows, dim, Init::Normal(1.0));
-                LayerBias::Scalar(table, Linear::new(scope.at("dist_lin"), dim, 1), clip)
-            }
-            (BiasKind::Scalar, _, Projection::Coarsening) => {
-                return Err(Error::config(
-                    "`bias = \"scalar\"` has a table for one level; take mlp or linear, or `levels = 1`",
-                ));
-            }
-            (BiasKind::Slope, _, Projection::Coarsening) => {
-                let clip = config.max_distance.per_level(config.levels)?;
-                LayerBias::Slope(Linear::new(scope.at("dist_lin"), levels, 1), clip, clusters.level)
-            }
-            _ => LayerBias::None,
-        };
+        let bias = LayerBias::new(scope, config, shared)?;
         let proj = config.clusters.extra_map.then(|| Linear::new(scope.at("proj"), from, dim));
         let inputs = if proj.is_some() { dim } else { from };
         Ok(ClusterAttention {
@@ -260,7 +241,7 @@ impl ClusterAttention {
             shift: Tensor::cat(shifts, 1) * scale,
             value: Tensor::cat(values, 1),
             start: start.unsqueeze(),
-            bias: self.table(pass, clusters, shared, 0),
+            bias: self.bias.table(pass, clusters, shared, heads, 0),
         };
         let prior = prior(clusters, self.size_prior);
         let size = [heads, inputs, outputs];
@@ -328,7 +309,7 @@ impl ClusterAttention {
                 (Clusters::whole(nodes, count), projection.matmul(z.tensor(pass)))
             }
         };
-        let bias = self.table(pass, &clusters, shared, number);
+        let bias = self.bias.table(pass, &clusters, shared, self.heads, number);
         let (query, asking) = asking(pass, query, &clusters, rows);
         let inputs = ClusterInputs {
             query,
@@ -343,24 +324,56 @@ impl ClusterAttention {
         };
         Ok(attend(pass, &asking, self.heads, inputs, &prior, self.weight_dropout))
     }
+}
 
-    /// The bias of every code and head.
-    fn table(
+impl LayerBias {
+    /// The bias of a layer, by what all layers share.
+    pub(super) fn new(
+        scope: &mut Scope,
+        config: &ModelConfig,
+        shared: Option<&Bias>,
+    ) -> Result<LayerBias> {
+        let ModelConfig { dim, heads, levels, ref clusters, .. } = *config;
+        let count = levels + 1 - clusters.level.min(levels + 1);
+        Ok(match (config.bias, shared, clusters.projection()) {
+            (_, Some(shared), _) => LayerBias::Shared(shared.layer(scope, heads)),
+            (BiasKind::Scalar, _, Projection::Coarsening) if count == 1 => {
+                let clip = config.max_distance.per_level(levels)?.at(clusters.level);
+                let rows = usize::from(clip) + 1;
+                let table = Embedding::new(scope.at("dist_emb"), rows, dim, Init::Normal(1.0));
+                LayerBias::Scalar(table, Linear::new(scope.at("dist_lin"), dim, 1), clip)
+            }
+            (BiasKind::Scalar, _, Projection::Coarsening) => {
+                return Err(Error::config(
+                    "`bias = \"scalar\"` has a table for one level; take mlp or linear, or `levels = 1`",
+                ));
+            }
+            (BiasKind::Slope, _, Projection::Coarsening) => {
+                let clip = config.max_distance.per_level(levels)?;
+                LayerBias::Slope(Linear::new(scope.at("dist_lin"), count, 1), clip, clusters.level)
+            }
+            _ => LayerBias::None,
+        })
+    }
+
+    /// The bias of every code and head, in layer `number`.
+    pub(super) fn table(
         &self,
         pass: &Pass,
         clusters: &Clusters,
         shared: Option<&Tensor<2>>,
+        heads: usize,
         number: usize,
     ) -> Option<Tensor<2>> {
         let codes = clusters.codes()?;
         let book = codes.codebook();
-        let table = match &self.bias {
+        let table = match self {
             LayerBias::None => return None,
             LayerBias::Shared(map) => map.forward(pass, shared?.clone()),
             LayerBias::Scalar(table, map, clip) => {
                 let rows = book.rows().chunks_exact(book.width());
                 let rows = rows.map(|row| u32::from(row[0].min(*clip))).collect();
-                map.forward(pass, table.forward(pass, rows)).repeat_dim(1, self.heads)
+                map.forward(pass, table.forward(pass, rows)).repeat_dim(1, heads)
             }
             LayerBias::Slope(map, clip, lowest) => {
                 let rows = book.rows().chunks_exact(book.width());
@@ -372,14 +385,14 @@ impl ClusterAttention {
                 };
                 let distances: Vec<f32> = rows.flat_map(clipped).collect();
                 let distances = matrix(distances, [book.len(), book.width()], pass.device());
-                map.forward(pass, distances).repeat_dim(1, self.heads)
+                map.forward(pass, distances).repeat_dim(1, heads)
             }
         };
         if pass.is_traced() {
             let numbers = values(table.clone().detach());
-            let row = |code: u32| numbers[code as usize * self.heads..][..self.heads].to_vec();
+            let row = |code: u32| numbers[code as usize * heads..][..heads].to_vec();
             let all: Vec<f32> = codes.iter().flat_map(row).collect();
-            pass.record_values(format!("layers.{number}.bias"), [codes.len(), self.heads], all);
+            pass.record_values(format!("layers.{number}.bias"), [codes.len(), heads], all);
         }
         Some(table)
     }

@@ -11,6 +11,8 @@ use crate::distance::{Codes, HighLevel};
 #[derive(Clone, Debug)]
 pub struct Clusters {
     nodes: Arc<Groups>,
+    /// Nodes of every cluster in the whole graph.
+    graph_sizes: Arc<Vec<u32>>,
     codes: Option<Arc<Codes>>,
     /// The same as numbers of 32 bits.
     numbers: Arc<OnceLock<Arc<Vec<u32>>>>,
@@ -28,6 +30,7 @@ impl Clusters {
         assert!(complete, "a code for each pair of clusters");
         let nodes = Groups::new(cluster_of, count);
         Clusters {
+            graph_sizes: Arc::new(nodes.sizes().map(|size| size as u32).collect()),
             nodes,
             codes: codes.map(Arc::new),
             numbers: Arc::default(),
@@ -52,14 +55,15 @@ impl Clusters {
         Clusters::new(distances.cluster_of().to_vec(), count, Some(codes))
     }
 
-    /// The same clusters and distances for the nodes that `cluster_of` is about.
+    /// The same clusters and distances for the nodes that `cluster_of` is about, some of those of the graph.
     ///
     /// # Panics
     /// If a cluster is not below the number of clusters.
     pub fn with_nodes(&self, cluster_of: Vec<u32>) -> Clusters {
         let nodes = Groups::new(cluster_of, self.len());
         let (codes, numbers) = (self.codes.clone(), self.numbers.clone());
-        Clusters { nodes, codes, numbers, means: OnceLock::new() }
+        let graph_sizes = self.graph_sizes.clone();
+        Clusters { nodes, graph_sizes, codes, numbers, means: OnceLock::new() }
     }
 
     /// Number of clusters.
@@ -75,6 +79,11 @@ impl Clusters {
     /// Nodes by cluster.
     pub fn nodes(&self) -> &Arc<Groups> {
         &self.nodes
+    }
+
+    /// Nodes of every cluster in the whole graph, of which a batch may have some.
+    pub fn graph_sizes(&self) -> &[u32] {
+        &self.graph_sizes
     }
 
     /// The mean over the nodes of every cluster; 0 where there is none.
@@ -129,5 +138,6 @@ mod tests {
             (some.len(), some.nodes().rows(3), some.nodes().rows(0)),
             (4, &[0, 1][..], &[][..])
         );
+        assert_eq!((clusters.graph_sizes(), some.graph_sizes()), (&[2; 4][..], &[2; 4][..]));
     }
 }
