@@ -135,15 +135,17 @@ pub const KEYS: &[Key] = &[
         "model.encoding",
         "none, { rwse = { steps, dim, self_loops } }, { rrwp = { steps } }, { lappe = { frequencies, dim, laplacian, skip, random_signs } }, \
          { signnet = { frequencies, dim, laplacian, skip, hidden = 64, width = 4, layers = 8, post_layers = 3, combine = \"concat\" | \"sum\" } }, \
-         { eslappe = { frequencies, laplacian, skip } }, { degree = { max, dim } }",
+         { eslappe = { frequencies, laplacian, skip } }, { degree = { max, dim } }, \
+         { node2vec = { dim = 128, walk_length = 80, context = 20, walks = 10, negatives = 1, epochs = 5, rate = 0.01, batch = 64 } }",
         "none",
-        "positional encoding: random walks, those between all nodes (grit), eigenvectors, the same whatever their signs, eigenvectors in the edge gate, degrees",
+        "positional encoding: random walks, those between all nodes (grit), eigenvectors, the same whatever their signs, eigenvectors in the edge gate, degrees, \
+         vectors learned from walks on one large graph (goat with sampled neighbours)",
     ),
     key(
         "model.local",
-        "none, gcn, sage, gat, gine, gatedgcn, { pna = { towers, aggregators } }",
+        "none, gcn, sage, gat, gine, gatedgcn, { pna = { towers, aggregators } }, { sampled = [N, …] }",
         "none",
-        "message passing beside the attention",
+        "message passing beside the attention; `sampled` is attention over sampled neighbours, N of each node in every step (goat)",
     ),
     key(
         "model.branch",
@@ -155,7 +157,7 @@ pub const KEYS: &[Key] = &[
         "model.clusters",
         r#"{ projection = "coarsening" | "codebook" | "linformer", level = 1, count, size_prior = true, pooling = "mean" | "sqrt", input = "network" | "features", feed_forward = true, extra_map = true, nodes }"#,
         "means of the clusters of level 1",
-        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned, `nodes` for linformer",
+        "attention from nodes to clusters, for goat and sgformer; `count` where clusters are learned or have moving averages (`local.sampled`), `nodes` for linformer",
     ),
     key(
         "model.extractor",
@@ -192,7 +194,7 @@ pub const KEYS: &[Key] = &[
         "train.batch_size",
         "1 or more",
         "all nodes of one graph",
-        "graphs per step, which must be given, or nodes of one graph: a random part of it",
+        "graphs per step, which must be given, or nodes of one graph: a random part of it, or so many training nodes where neighbours are sampled",
     ),
     key(
         "train.eval_batch_size",

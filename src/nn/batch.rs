@@ -11,6 +11,7 @@ use super::ops::features::FeatureRows;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use super::pass::Pass;
+use super::samples::Samples;
 use super::subgraphs::{Subgraphs, Surroundings};
 use super::walks::Walks;
 use crate::data::{Edges, Matrix, Values};
@@ -51,6 +52,10 @@ pub struct Batch {
     pub clusters: Option<Arc<Clusters>>,
     /// The node of a larger graph that each row is; none if rows are all its nodes in order.
     pub ids: Option<Arc<Vec<u32>>>,
+    /// Which rows are attended to by the first ones, of which predictions are then made.
+    pub samples: Option<Arc<Samples>>,
+    /// Where nodes of a large graph are in it, one row per node, or per target of samples.
+    pub positions: Option<Matrix>,
     /// Targets, row after row, of graphs or of nodes.
     pub targets: Option<Values>,
     /// What [`Batch::settle`] has worked out.
@@ -159,10 +164,12 @@ impl Batch {
                 }
             }
         }
+        let targets = self.samples.as_ref().map_or(nodes, |samples| samples.targets());
         let matrices = [
             ("node features", &self.node_features, nodes, "nodes"),
             ("edge features", &self.edge_features, arcs, "arcs"),
             ("random-walk encodings", &self.random_walk, nodes, "nodes"),
+            ("positions", &self.positions, targets, "targets"),
         ];
         for (what, matrix, rows, of) in matrices {
             if let Some(matrix) = matrix
@@ -180,6 +187,7 @@ impl Batch {
             ("clusters", self.clusters.as_ref().map(|clusters| clusters.nodes().of_row().len())),
             ("ids", self.ids.as_ref().map(|ids| ids.len())),
             ("surroundings", self.subgraphs.as_ref().map(|subgraphs| subgraphs.sizes.len())),
+            ("samples", self.samples.as_ref().map(|samples| samples.rows())),
         ];
         for (what, count) in counts {
             if let Some(count) = count.filter(|&count| count != nodes) {
@@ -230,8 +238,12 @@ impl Batch {
             offset = next.filter(|&next| next <= MOST_ROWS as u32).ok_or_else(too_large)?;
         }
         let one_graph = |batch: &&Batch| {
-            let Batch { features, clusters, ids, .. } = batch;
-            features.is_some() || clusters.is_some() || ids.is_some()
+            let Batch { features, clusters, ids, samples, positions, .. } = batch;
+            features.is_some()
+                || clusters.is_some()
+                || ids.is_some()
+                || samples.is_some()
+                || positions.is_some()
         };
         if batches.iter().any(one_graph) {
             return Err(Error::data(

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! with ñ the sizes, none of them 0 (Laplace smoothing). Codes have no derivative. What nodes attend to is e_k taken back to
-//! the scale of the states.
+//! the scale of the states. Where clusters of the graph are given, nodes belong to these instead of the nearest code, and the scale is that
+//! of the batches so far, which no step changes before its end. Sizes start at 1: from 0, as in the released code, codes of clusters that no
+//! batch has had yet would be random numbers divided by next to nothing.
 
 use burn::tensor::Tensor;
 
@@ -50,6 +52,32 @@ impl Codebook {
         }
     }
 
+    /// Number of codes.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The codes on the scale of the states of all batches so far, where the cluster of every node is given.
+    pub fn assigned(&self, pass: &Pass, x: &Tensor<2>, of_node: &[u32]) -> Tensor<2> {
+        let width = self.width;
+        let number = |param: Param| pass.parameters().values(pass.parameters().entry(param));
+        let mut codes = smoothed(number(self.sums), number(self.sizes), width);
+        let (mean, variance) = (number(self.mean), number(self.variance));
+        for row in codes.chunks_exact_mut(width) {
+            for (code, (&mean, &variance)) in row.iter_mut().zip(mean.iter().zip(variance)) {
+                let deviation = (f64::from(variance) + EPSILON).sqrt();
+                *code = (f64::from(*code) * deviation + f64::from(mean)) as f32;
+            }
+        }
+        if pass.is_training() {
+            let mut x = values(x.clone().detach());
+            let (mean, variance) = moments(&x, width);
+            normalise(&mut x, &mean, &scale(&variance));
+            self.update(pass, of_node, &x, &mean, &variance);
+        }
+        matrix(codes, [self.count, width], pass.device())
+    }
+
     /// The cluster of every node, and the codes on the scale of the states.
     pub fn forward(&self, pass: &Pass, x: &Tensor<2>) -> (Clusters, Tensor<2>) {
         let Codebook { count, width, .. } = *self;
@@ -63,12 +91,9 @@ impl Codebook {
                 (double(number(self.mean)), double(number(self.variance)))
             }
         };
-        let scale: Vec<f64> = variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect();
+        let scale = scale(&variance);
         let mut normal = x;
-        for row in normal.chunks_exact_mut(width) {
-            let columns = row.iter_mut().zip(&mean).zip(&scale);
-            columns.for_each(|((x, mean), scale)| *x = ((f64::from(*x) - mean) * scale) as f32);
-        }
+        normalise(&mut normal, &mean, &scale);
         let of_node = nearest(pass, &normal, &codes, width);
         let back = codes.iter().enumerate();
         let back =
@@ -99,6 +124,18 @@ impl Codebook {
         moved(self.sums, &sums, DECAY);
         moved(self.mean, mean, 1.0 - MOMENTUM);
         moved(self.variance, variance, 1.0 - MOMENTUM);
+    }
+}
+
+/// What columns of these variances are multiplied by.
+fn scale(variance: &[f64]) -> Vec<f64> {
+    variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect()
+}
+
+fn normalise(x: &mut [f32], mean: &[f64], scale: &[f64]) {
+    for row in x.chunks_exact_mut(mean.len()) {
+        let columns = row.iter_mut().zip(mean).zip(scale);
+        columns.for_each(|((x, mean), scale)| *x = ((f64::from(*x) - mean) * scale) as f32);
     }
 }
 
@@ -174,5 +211,26 @@ mod tests {
             assert!(distance(&codes[code as usize * width..][..width]) <= least + 1e-5);
         }
         assert_eq!(first_largest(&[1.0, 3.0, 3.0]), 1);
+    }
+
+    #[test]
+    fn given_clusters_move_towards_the_means_of_their_nodes() {
+        let mut builder = crate::nn::Builder::new(Seed(0));
+        let codebook = Codebook::new(builder.root(), 3, 2);
+        let mut parameters = builder.finish();
+        let x = [[1.0, 5.0], [3.0, 5.5], [2.0, -5.0], [6.0, -4.5]];
+        for step in 0..3_000 {
+            let pass = Pass::new(&parameters, Mode::Train { seed: Seed(0), step }, &cpu());
+            let states = matrix(x.concat(), [4, 2], pass.device());
+            codebook.assigned(&pass, &states, &[0, 0, 2, 2]);
+            pass.statistics().store(&mut parameters);
+        }
+        let pass = Pass::eval(&parameters);
+        let states = matrix(x.concat(), [4, 2], pass.device());
+        let codes = values(codebook.assigned(&pass, &states, &[0, 0, 2, 2]));
+        for (found, expected) in codes.iter().zip([2.0, 5.25, f32::NAN, f32::NAN, 4.0, -4.75]) {
+            assert!(expected.is_nan() || (found - expected).abs() < 1e-2, "{codes:?}");
+        }
+        assert!(codes.iter().all(|code| code.is_finite()));
     }
 }

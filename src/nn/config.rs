@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Aggregator;
 use crate::distance::MaxDistance;
-use crate::encoding::Laplacian;
+use crate::encoding::{Laplacian, Node2Vec};
 use crate::{Error, Result};
 
 /// Everything that determines a model, except its weights.
@@ -239,7 +239,7 @@ pub enum EdgeInput {
 }
 
 /// Positional encoding.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Encoding {
     /// None.
@@ -327,6 +327,18 @@ pub enum Encoding {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dim: Option<usize>,
     },
+    /// Vectors learned from random walks on one large graph, for queries to clusters (`goat` with sampled neighbours).
+    Node2Vec(Node2Vec),
+}
+
+impl Encoding {
+    /// How vectors are learned from random walks, if they are.
+    pub fn node2vec(&self) -> Option<&Node2Vec> {
+        match self {
+            Encoding::Node2Vec(walks) => Some(walks),
+            _ => None,
+        }
+    }
 }
 
 fn three() -> usize {
@@ -377,6 +389,18 @@ pub enum Local {
         /// How messages are added up.
         aggregators: Vec<Aggregator>,
     },
+    /// Attention over sampled neighbours, so many of each node in every step, one step per number (`goat`).
+    Sampled(Vec<usize>),
+}
+
+impl Local {
+    /// Neighbours that are sampled of each node, step by step; none where they are not.
+    pub fn sampled(&self) -> Option<&[usize]> {
+        match self {
+            Local::Sampled(sizes) => Some(sizes),
+            _ => None,
+        }
+    }
 }
 
 /// How SAT makes queries and keys, by so many layers of message passing.
@@ -440,7 +464,7 @@ impl ModelConfig {
         const WIDE: usize = 1 << 16;
         const MANY: usize = 1 << 24;
         let length = match self.encoding {
-            Encoding::None => 1,
+            Encoding::None | Encoding::Node2Vec(_) => 1,
             Encoding::Degree { max, .. } => max,
             Encoding::Rwse { steps, .. } | Encoding::Rrwp { steps } => steps,
             Encoding::LapPe { frequencies, .. }
@@ -503,6 +527,7 @@ impl ModelConfig {
                 "`extractor` and `edge_dim` are for the backbone sat; leave them out",
             ));
         }
+        self.check_samples()?;
         if nodes.is_empty() || arcs.is_empty() {
             return Err(Error::config("`node` or `edge` has an empty list of columns"));
         }
@@ -546,5 +571,33 @@ impl ModelConfig {
             return Ok(());
         }
         self.max_distance.per_level(self.levels).map(|_| ())
+    }
+
+    /// Checks what is about sampled neighbours and walks on one large graph.
+    fn check_samples(&self) -> Result<()> {
+        const MOST_NODES: usize = 1 << 20;
+        let sampled = self.local.sampled();
+        if sampled.is_some() && self.backbone != "goat" {
+            return Err(Error::config(
+                "`local.sampled` is for the backbone goat; take gcn, sage, gat or none",
+            ));
+        }
+        if let Some(sizes) = sampled {
+            let nodes = sizes.iter().try_fold(1usize, |all, &size| {
+                all.checked_mul(size.checked_add(1)?).filter(|&all| size > 0 && all <= MOST_NODES)
+            });
+            if nodes.is_none() || sizes.is_empty() || sizes.len() > 16 {
+                return Err(Error::config(format!(
+                    "`local.sampled` is {sizes:?}; give 1 to 16 numbers above 0 that reach at most {MOST_NODES} nodes, such as [20, 10, 5]"
+                )));
+            }
+        }
+        let Some(walks) = self.encoding.node2vec() else { return Ok(()) };
+        if sampled.is_none() {
+            return Err(Error::config(
+                "`encoding.node2vec` is for goat with sampled neighbours; add `local = { sampled = [20, 10, 5] }`, or leave it out",
+            ));
+        }
+        walks.check()
     }
 }

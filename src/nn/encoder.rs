@@ -232,6 +232,7 @@ impl PositionEncoder {
                 (Self::RandomWalk(norm, map, *steps), dim)
             }
             Encoding::Rrwp { .. } => return Err(not_of_nodes()),
+            Encoding::Node2Vec(_) => return Err(of_one_graph()),
             Encoding::LapPe { frequencies, dim, random_signs, .. } => {
                 let dim = own(dim)?;
                 let first = Linear::new(scope.at("pe_lin1"), 2, 2 * dim);
@@ -270,6 +271,7 @@ impl PositionEncoder {
                 Self::PlainRandomWalk(Linear::new(scope.at("pe_lin"), *steps, width), *steps)
             }
             Encoding::Rrwp { .. } => return Err(not_of_nodes()),
+            Encoding::Node2Vec(_) => return Err(of_one_graph()),
             Encoding::LapPe { frequencies, random_signs, .. } => {
                 let map = Linear::new(scope.at("pe_lin"), *frequencies, width);
                 Self::Eigenvectors(map, *frequencies, *random_signs)
@@ -355,6 +357,10 @@ fn not_of_nodes() -> Error {
     Error::config(
         "`encoding.rrwp` is of pairs of nodes, which only the backbone grit reads; take `rwse`",
     )
+}
+
+fn of_one_graph() -> Error {
+    Error::config("`encoding.node2vec` is of one large graph, which this backbone does not read")
 }
 
 fn random_walk(pass: &Pass, batch: &Batch, steps: usize) -> Result<Tensor<2>> {

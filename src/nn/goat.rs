@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Distances to clusters are those of levels c to K; level 0 is not there. The paper's ablations are one key each: `bias =
-//! "none"`, `clusters.projection = "codebook"` or `"linformer"`, `local = "none"`.
+//! "none"`, `clusters.projection = "codebook"` or `"linformer"`, `local = "none"`. With `local = { sampled = … }` the model is another one,
+//! in a [file of its own](super::sampled_goat).
 
 use burn::tensor::Tensor;
 
@@ -24,6 +25,7 @@ use super::layers::{BatchNorm, Dropout, Linear};
 use super::ops::dense::{normalised, normalised_linear, normalised_rows};
 use super::parameters::Scope;
 use super::pass::Pass;
+use super::sampled_goat::SampledGoat;
 use super::states::States;
 use super::{Backbone, BackboneEntry};
 use crate::{Error, Result};
@@ -32,7 +34,10 @@ pub(super) const ENTRY: BackboneEntry = BackboneEntry {
     name: "goat",
     summary: "GOAT: attention from nodes to clusters beside message passing, for one large graph",
     citation: "Kong et al. 2023; Luo et al. 2024",
-    make: |scope, config| Ok(Box::new(Goat::new(scope, config)?)),
+    make: |scope, config| match config.local.sampled() {
+        Some(sizes) => Ok(Box::new(SampledGoat::new(scope, config, sizes)?)),
+        None => Ok(Box::new(Goat::new(scope, config)?)),
+    },
 };
 
 /// The model.
@@ -200,7 +205,9 @@ pub(super) fn check(config: &ModelConfig) -> Result<()> {
             "{name} predicts of nodes by one linear map; write `pool = \"none\"` and `head = {{ plain = 1 }}`"
         )));
     }
-    if config.edge != EdgeInput::None || config.encoding != Encoding::None {
+    // Walks go with samples, which `ModelConfig::check` has seen to.
+    let encoding = matches!(config.encoding, Encoding::None | Encoding::Node2Vec(_));
+    if config.edge != EdgeInput::None || !encoding {
         return Err(Error::config(format!(
             "{name} reads neither `edge` nor `encoding`; leave them out"
         )));

@@ -41,7 +41,10 @@ pub fn prepare(
     let edges = sample.edges.clone();
     let (mut walks, mut spectrum) = (None, None);
     match &config.encoding {
-        Encoding::None | Encoding::Degree { .. } | Encoding::Rrwp { .. } => {}
+        Encoding::None
+        | Encoding::Degree { .. }
+        | Encoding::Rrwp { .. }
+        | Encoding::Node2Vec(_) => {}
         Encoding::Rwse { steps, self_loops, .. } => {
             let loops = if *self_loops { SelfLoops::Keep } else { SelfLoops::Drop };
             let walk = Walk::new(nodes, &edges.sources, &edges.targets, loops)?;

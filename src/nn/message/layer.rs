@@ -33,7 +33,8 @@ impl MessageLayer {
         let dim = config.dim;
         let width = dim / config.heads;
         Some(match &config.local {
-            Local::None => return None,
+            // Samples are no messages, and refused where these are needed.
+            Local::None | Local::Sampled(_) => return None,
             Local::Gcn => Self::Gcn(Gcn::new(scope, dim, dim)),
             Local::Sage => Self::Sage(Sage::new(scope, dim, dim)),
             Local::Gat => Self::Gat(Gat::new(scope, dim, config.heads, width, 0.0)),

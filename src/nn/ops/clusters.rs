@@ -165,12 +165,17 @@ pub fn folds(
 /// What is added to the scores of each cluster: the logarithm of its size, or nothing. A cluster without nodes never gets
 /// any weight.
 pub fn prior(clusters: &Clusters, size_prior: bool) -> Vec<f32> {
+    prior_of(clusters.nodes().sizes(), size_prior)
+}
+
+/// The same for clusters of these sizes.
+pub fn prior_of(sizes: impl Iterator<Item = usize>, size_prior: bool) -> Vec<f32> {
     let prior = |size: usize| match (size, size_prior) {
         (0, _) => NOTHING,
         (_, true) => (size as f32).ln(),
         (_, false) => 0.0,
     };
-    clusters.nodes().sizes().map(prior).collect()
+    sizes.map(prior).collect()
 }
 
 /// The same of tensor operations, head by head.

@@ -18,6 +18,7 @@ pub mod pairs;
 pub mod propagate;
 pub mod rectify;
 pub mod rows;
+pub mod samples;
 pub mod softplus;
 
 use std::fmt::Debug;

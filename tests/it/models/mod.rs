@@ -8,6 +8,7 @@ mod nodes;
 mod presets;
 mod propositions;
 mod refusals;
+mod samples;
 
 #[cfg(feature = "parquet")]
 pub use presets::preset;

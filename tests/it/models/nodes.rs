@@ -7,11 +7,16 @@ use crate::support::{Way, random_graph};
 use hdse::data::nodes::Sparse;
 use hdse::data::{Edges, Matrix, Values};
 use hdse::distance::Codes;
-use hdse::nn::{Batch, Clusters, FeatureRows, Groups, Mode, Model, ModelConfig, Pass, cpu, values};
+use hdse::nn::{
+    Batch, Clusters, FeatureRows, Groups, Mode, Model, ModelConfig, Pass, Sampled, Samples, cpu,
+    values,
+};
 use hdse::rng::Seed;
 use serde_json::{Value, json};
 
 const FEATURES: usize = 11;
+/// Numbers per node of positions.
+const POSITION: usize = 5;
 
 /// A model of nodes of every sort.
 pub fn configs() -> Vec<ModelConfig> {
@@ -54,6 +59,16 @@ pub fn configs() -> Vec<ModelConfig> {
         with(
             "goat",
             json!({ "clusters": { "projection": "linformer", "count": 9, "nodes": 400 } }),
+        ),
+        with(
+            "goat",
+            json!({ "local": { "sampled": [3, 2] }, "bias": "slope", "levels": 2, "clusters": { "count": 600 },
+            "encoding": { "node2vec": { "dim": POSITION } } }),
+        ),
+        with(
+            "goat",
+            json!({ "local": { "sampled": [3, 2] }, "levels": 2,
+            "clusters": { "count": MANY, "size_prior": false } }),
         ),
         with("gcn", json!({ "branch": { "layers": 3, "norm": "batch" } })),
         with("sage", json!({})),
@@ -107,8 +122,30 @@ fn example_of(nodes: u32, sorted: bool, count: u64) -> Batch {
         edges: Edges { sources, targets },
         node_features: Some(Matrix { width: FEATURES, values: Values::Float(features.collect()) }),
         clusters: Some(Arc::new(Clusters::new(cluster_of, count as usize, Some(codes)))),
+        samples: Some(Arc::new(Samples::new([nodes as usize, nodes as usize, 2], pairs(nodes)))),
+        positions: Some(positions(nodes)),
         ..Batch::default()
     }
+}
+
+/// Every node attends to itself and up to four others, some to nobody else.
+fn pairs(nodes: u32) -> Vec<Sampled> {
+    let mut stream = Seed(8).stream("samples", 0, 0);
+    let mut pairs = Vec::new();
+    for target in 0..nodes {
+        pairs.push(Sampled { target, row: target, hop: 0 });
+        for _ in 0..target % 5 {
+            let [row, hop] = [nodes, 2].map(|below| stream.below(below.into()) as u32);
+            pairs.push(Sampled { target, row, hop: hop + 1 });
+        }
+    }
+    pairs
+}
+
+fn positions(nodes: u32) -> Matrix {
+    let mut stream = Seed(9).stream("positions", 0, 0);
+    let numbers = (0..nodes as usize * POSITION).map(|_| stream.unit() as f32 - 0.5).collect();
+    Matrix { width: POSITION, values: Values::Float(numbers) }
 }
 
 /// The batch with nodes in another order; `order` has the old node of each new place.
@@ -118,14 +155,25 @@ fn reordered(batch: &Batch, order: &[usize]) -> Batch {
         place[old] = new as u32;
     }
     let ends = |ids: &[u32]| ids.iter().map(|&id| place[id as usize]).collect();
-    let features = batch.node_features.as_ref().unwrap().values.to_floats();
-    let rows = order.iter().flat_map(|&old| features[old * FEATURES..][..FEATURES].to_vec());
+    let moved = |matrix: &Matrix| {
+        let (width, numbers) = (matrix.width, matrix.values.to_floats());
+        let rows = order.iter().flat_map(|&old| numbers[old * width..][..width].to_vec());
+        Matrix { width, values: Values::Float(rows.collect()) }
+    };
+    let pairs = pairs(order.len() as u32).into_iter().map(|Sampled { target, row, hop }| Sampled {
+        target: place[target as usize],
+        row: place[row as usize],
+        hop,
+    });
+    let sizes = [order.len(), order.len(), 2];
     let clusters = batch.clusters.as_ref().unwrap();
     let of_node = clusters.nodes().of_row();
     Batch {
         sizes: batch.sizes.clone(),
         edges: Edges { sources: ends(&batch.edges.sources), targets: ends(&batch.edges.targets) },
-        node_features: Some(Matrix { width: FEATURES, values: Values::Float(rows.collect()) }),
+        node_features: batch.node_features.as_ref().map(moved),
+        positions: batch.positions.as_ref().map(moved),
+        samples: Some(Arc::new(Samples::new(sizes, pairs.collect()))),
         clusters: Some(Arc::new(
             clusters.with_nodes(order.iter().map(|&old| of_node[old]).collect()),
         )),
@@ -380,6 +428,37 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
     refused(json!({ "bias": "scalar", "levels": 2 }), "`levels = 1`");
     refused(json!({ "clusters": { "level": 2 } }), "`clusters.level` is 2");
     refused(json!({ "local": "gine" }), "gcn, sage, gat or none");
+    let sampled = |mut changes: Value| {
+        changes["local"] = json!({ "sampled": [3, 2] });
+        changes
+    };
+    refused(sampled(json!({})), "`clusters.count` must say");
+    let count = json!({ "count": 5 });
+    refused(sampled(json!({ "clusters": count })), "`clusters.count` is 5, but");
+    refused(sampled(json!({ "clusters": count, "layers": 2 })), "`layers = 1`");
+    refused(sampled(json!({ "clusters": count, "branch": { "layers": 3 } })), "leave out `branch`");
+    refused(sampled(json!({ "clusters": { "pooling": "sqrt" } })), "of `clusters`, give `count`");
+    refused(
+        sampled(json!({ "clusters": { "projection": "codebook", "count": 9 } })),
+        "leave out `clusters.projection`",
+    );
+    refused(sampled(json!({ "clusters": count, "backbone": "gcn" })), "for the backbone goat");
+    refused(
+        sampled(json!({ "clusters": { "count": 600 }, "encoding": { "node2vec": { "dim": 9 } } })),
+        "reads 9 numbers per node of `encoding.node2vec`",
+    );
+    refused(
+        sampled(json!({ "clusters": count, "encoding": { "node2vec": { "context": 99 } } })),
+        "a walk has 80 nodes",
+    );
+    for sizes in [json!([]), json!([3, 0]), json!([2000, 2000]), json!(vec![1; 17])] {
+        refused(json!({ "local": { "sampled": sizes } }), "give 1 to 16 numbers");
+    }
+    refused(
+        json!({ "local": { "sampled": [3, 2, 1] }, "clusters": { "count": 600 } }),
+        "up to 2 hops away, but the model reads 3",
+    );
+    refused(json!({ "encoding": { "node2vec": {} } }), "add `local = { sampled");
     refused(json!({ "pool": "mean" }), "`pool = \"none\"`");
     refused(json!({ "node": { "types": 3 } }), "`node = { linear = N }`");
     refused(json!({ "node": { "linear": 5 } }), "nodes have 11 features, but the model reads 5");
