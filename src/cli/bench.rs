@@ -115,10 +115,10 @@ fn steps(options: &StepOptions, limit: MemoryLimit, output: &Output) -> Result<(
     let seeded = examples.of_seed(options.seed)?;
     let batches = seeded.batches();
     let fused = settings.fused && model.backbone.is_fused();
-    if options.dump.is_some() && matches!(seeded, Seeded::Nodes(_)) && settings.batch_size.is_some()
-    {
+    let in_parts = settings.batch_size.is_some() || config.model.local.sampled().is_some();
+    if options.dump.is_some() && matches!(seeded, Seeded::Nodes(_)) && in_parts {
         return Err(named(Error::config(
-            "`--dump` writes one large graph whole; leave out `train.batch_size`",
+            "`--dump` writes one large graph whole; leave out `train.batch_size` and `model.local.sampled`",
         )));
     }
     if let Some(path) = &options.dump {

@@ -91,7 +91,10 @@ impl Loaded {
                 prepare_graphs(config, &splits, limit, output).map(Prepared::Graphs)
             }
             Loaded::Nodes(set) => {
-                let progress = Progress::new(0, "coarsening", output);
+                let walks = config.model.encoding.node2vec();
+                let starts = walks.map_or(0, |walks| walks.epochs * set.num_nodes());
+                let unit = if starts == 0 { "coarsening" } else { "starts of walks" };
+                let progress = Progress::new(starts as u64, unit, output);
                 let graph = NodeGraph::new(config, *set, limit, &progress)?;
                 Ok(Prepared::Nodes(Box::new(graph)))
             }

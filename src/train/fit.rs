@@ -63,9 +63,11 @@ pub fn nodes(
             "take fewer clusters, another `clusters.projection`, or raise `--max-memory`",
         )?;
     }
+    samples(config, [nodes, width], limit)?;
+    let encoding = matches!(model.encoding, Encoding::None | Encoding::Node2Vec(_));
     let wrong = [
         ("train.up_to_swap", config.train.up_to_swap),
-        ("model.encoding", model.encoding != Encoding::None),
+        ("model.encoding", !encoding),
         ("model.edge", model.edge != EdgeInput::None),
         ("data.task", config.data.task.is_some()),
     ];
@@ -80,6 +82,36 @@ pub fn nodes(
         )));
     }
     Ok(())
+}
+
+/// Refuses walks, or a batch of sampled neighbours, beyond memory.
+fn samples(config: &Config, [nodes, width]: [usize; 2], limit: MemoryLimit) -> Result<()> {
+    let model = &config.model;
+    if let Some(walks) = model.encoding.node2vec() {
+        limit.check(
+            walks.bytes(nodes),
+            &format!("node2vec of {nodes} nodes"),
+            "take a smaller `dim` or `batch` in `model.encoding.node2vec`, or raise `--max-memory`",
+        )?;
+    }
+    let Some(sizes) = model.local.sampled() else { return Ok(()) };
+    let around = sizes.iter().fold(1, |all: u128, &size| all.saturating_mul(1 + size as u128));
+    let around = around.min(nodes as u128);
+    let sizes = [config.train.batch_size, config.train.eval_batch_size];
+    let targets = sizes[0].unwrap_or(nodes).max(sizes[1].unwrap_or(0)).min(nodes) as u128;
+    let pairs = targets.saturating_mul(around);
+    let rows = pairs.min(nodes as u128);
+    let (dim, heads) = (model.dim as u128, model.heads as u128);
+    // Of a pair its ends, hop and order, and weights of heads with derivatives; of a row its features and four states; of a
+    // target what both branches make, with derivatives.
+    let bytes = pairs.saturating_mul(32 + 12 * heads)
+        + 4 * rows.saturating_mul(width as u128 + 4 * dim)
+        + 4 * targets.saturating_mul(16 * heads * dim);
+    limit.check(
+        bytes,
+        &format!("a batch of {targets} nodes with up to {around} sampled around each"),
+        "take a smaller `train.batch_size` or smaller numbers in `model.local.sampled`, or raise `--max-memory`",
+    )
 }
 
 /// Refuses a configuration that does not fit a task, or a model far beyond memory.

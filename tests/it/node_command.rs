@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::node_training::{CONFIG, NODES, write_set};
 use super::train_command::{epochs, fail, start, succeed, wait};
+use crate::support::find;
 
 struct Experiment {
     _folder: tempfile::TempDir,
@@ -100,6 +101,48 @@ fn kills_change_nothing() {
 }
 
 #[test]
+fn arxiv_year_trains_as_released() {
+    let Some(mini) = find("ogbn-mini") else { return };
+    let preset =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/reference/goat-arxiv-year.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run").to_string_lossy().into_owned();
+    let path = format!("data.path={mini:?}");
+    let preset = preset.to_string_lossy();
+    let mut arguments = vec!["train", &*preset, "-o", &run, "--epochs", "6"];
+    // Fewer dimensions, clusters and walks: the set has 2,000 nodes with 16 features.
+    for change in [
+        &path[..],
+        "hierarchy.coarsener=louvain",
+        "model.node={linear=16}",
+        "model.dim=16",
+        "model.clusters={count=200}",
+        "model.encoding={node2vec={dim=8,walk_length=20,context=5,walks=2,epochs=1}}",
+        "train.batch_size=250",
+        "train.eval_every=2",
+    ] {
+        arguments.extend(["--set", change]);
+    }
+    succeed(&arguments);
+    let metrics = std::fs::read_to_string(Path::new(&run).join("seed-0/metrics.jsonl")).unwrap();
+    let losses: Vec<f64> = metrics
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| line["train_loss"].as_f64().unwrap())
+        .collect();
+    assert_eq!(losses.len(), 6);
+    assert!(losses[5] < losses[0], "{losses:?}");
+    let found: serde_json::Value =
+        serde_json::from_str(&succeed(&["eval", &run, "--json"])).unwrap();
+    let result = std::fs::read(Path::new(&run).join("seed-0/result.json")).unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&result).unwrap();
+    assert_eq!(found["rows"][0]["metric"], result["test_metric"]);
+    let out = folder.path().join("nodes.csv").to_string_lossy().into_owned();
+    succeed(&["predict", &run, "-o", &out]);
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 2_001);
+}
+
+#[test]
 fn mistakes_are_explained() {
     let experiment = Experiment::new();
     let fails = |changes: &[&str], code: i32, words: &[&str]| {
@@ -122,6 +165,10 @@ fn mistakes_are_explained() {
     fails(&["train.loss=l1"], 2, &["`train.loss` is l1", "take cross-entropy"]);
     fails(&["train.up_to_swap=true", "model.outputs=2"], 2, &["`model.outputs` is 2"]);
     fails(&["model.encoding={rwse={steps=4}}"], 2, &["encoding"]);
+    fails(&["model.encoding={node2vec={}}"], 2, &["add `local = { sampled = [20, 10, 5] }`"]);
+    let sampled = ["model.local={sampled=[3,2]}", "model.branch={}", "model.clusters={count=1}"];
+    fails(&sampled, 2, &["`clusters.count` is 1, but the coarsener made"]);
+    fails(&["model.local={sampled=[0]}"], 2, &["`local.sampled` is [0]", "such as [20, 10, 5]"]);
     let absent = ["data.set=ogbn-products", "data.path=/nowhere"];
     let nodes = "data.nodes={edges='e',targets='t'}";
     fails(&[&absent[..], &[nodes]].concat(), 1, &["/nowhere/t"]);
@@ -146,6 +193,8 @@ fn mistakes_are_explained() {
     for (change, words) in [
         ("data.split=0", "key `data.split` is about the nodes of one graph"),
         ("train.eval_batch_size=8", "key `train.eval_batch_size` is about the nodes of one graph"),
+        ("model.local={sampled=[3]}", "`local.sampled` is for the backbone goat"),
+        ("model.encoding={node2vec={}}", "`encoding.node2vec` is for goat with sampled neighbours"),
     ] {
         let run = experiment.run("new");
         let error = fail(&["train", &small, "-o", &run, "--set", change], 2);

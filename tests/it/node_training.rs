@@ -53,6 +53,14 @@ optimizer = { name = "adam", weight_decay = 5e-4 }
 schedule = { name = "constant", rate = 1e-2 }
 "#;
 
+/// Attention over sampled neighbours, with vectors of random walks.
+const SAMPLED: [&str; 4] = [
+    "model.local={sampled=[3,2]}",
+    "model.branch={}",
+    "model.clusters={count=30}",
+    "model.encoding={node2vec={dim=6,walk_length=8,context=4,walks=2,epochs=2}}",
+];
+
 /// Nodes of [`write_set`].
 pub const NODES: u32 = 90;
 
@@ -152,7 +160,8 @@ fn files(directory: &Path) -> Vec<Vec<u8>> {
 
 #[test]
 fn equal_seeds_give_equal_bytes_and_stops_change_nothing() {
-    for changes in [&[][..], &["train.batch_size=20", "train.eval_batch_size=40"]] {
+    let sampled = [&SAMPLED[..], &["train.batch_size=9"]].concat();
+    for changes in [&[][..], &["train.batch_size=20", "train.eval_batch_size=40"], &sampled] {
         let config = config(&[&["train.epochs=30", "train.eval_every=2"], changes].concat());
         let graph = graph(&config);
         let folder = tempfile::tempdir().unwrap();
@@ -219,9 +228,9 @@ fn every_epoch_deals_all_nodes_to_batches() {
 }
 
 #[test]
-fn a_network_that_does_not_look_at_the_graph_does_not_depend_on_batches() {
+fn networks_that_do_not_look_at_other_nodes_of_a_batch_do_not_depend_on_batches() {
     let evaluation = |changes: &[&str]| {
-        let config = config(&[&["model.backbone=mlp"], changes].concat());
+        let config = config(changes);
         let graph = graph(&config);
         let model = Model::new(&config.model, Seed(3)).unwrap();
         let setting = Setting {
@@ -238,12 +247,16 @@ fn a_network_that_does_not_look_at_the_graph_does_not_depend_on_batches() {
         let predictions = examples.predict(&config.train, &*model.backbone, pass).unwrap();
         (found, predictions)
     };
-    let (whole, predictions) = evaluation(&[]);
-    for size in ["1", "7", "89", "90", "1000"] {
-        let (found, numbers) = evaluation(&[&format!("train.eval_batch_size={size}")]);
-        assert!((found.loss - whole.loss).abs() < 1e-5 && found.metric == whole.metric, "{size}");
-        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
-        assert!(numbers.iter().zip(&predictions).all(near), "{size}");
+    for changes in [&["model.backbone=mlp"][..], &SAMPLED] {
+        let (whole, predictions) = evaluation(changes);
+        for size in ["1", "7", "89", "90", "1000"] {
+            let size = format!("train.eval_batch_size={size}");
+            let (found, numbers) = evaluation(&[changes, &[&size]].concat());
+            assert!((found.loss - whole.loss).abs() < 1e-5, "{size}");
+            assert_eq!(found.metric, whole.metric, "{size}");
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+            assert!(numbers.iter().zip(&predictions).all(near), "{size}");
+        }
     }
 }
 
@@ -278,8 +291,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn predictions_follow_the_names_of_nodes(seed in any::<u64>(), clusters in 1u32..9) {
-        let config = config(&["data.split=0"]);
+    fn predictions_follow_the_names_of_nodes(
+        seed in any::<u64>(), clusters in 1u32..9, sampled in any::<bool>()
+    ) {
+        // Samples of all neighbours are the same whatever these are called.
+        let all = ["model.local={sampled=[90,90]}", "train.eval_batch_size=17"];
+        let all = [&SAMPLED[1..3], &all].concat();
+        let changes = if sampled { &all[..] } else { &[] };
+        let config = config(&[&["data.split=0"], changes].concat());
         let set = set();
         let mut stream = Seed(seed).stream("names", 0, 0);
         let mut names: Vec<u32> = (0..NODES).collect();
@@ -322,6 +341,41 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn sampled_batches_have_training_nodes_and_what_is_around_them() {
+    let config = config(&[&SAMPLED[..], &["train.batch_size=7"]].concat());
+    let graph = graph(&config);
+    let examples = graph.of_seed(0).unwrap();
+    let parts = examples.parts();
+    let batches = |number: u64| {
+        let epoch = Epoch { settings: &config.train, fused: false, seed: Seed(0), number };
+        let mut found = Vec::new();
+        let mut collect = |batch: &hdse::nn::Batch, goal: &hdse::train::examples::Goal| {
+            let samples = batch.samples.as_ref().unwrap();
+            let ids = batch.ids.as_ref().unwrap();
+            assert_eq!((goal.targets.len(), ids.len()), (samples.targets(), samples.rows()));
+            assert_eq!(batch.positions.as_ref().unwrap().values.len(), 6 * samples.targets());
+            let targets = ids[..samples.targets()].to_vec();
+            assert!(targets.iter().all(|&node| parts[node as usize] == Some(Part::Train)));
+            let rows = samples.by_row().of_row().iter().map(|&row| ids[row as usize]);
+            found.push((targets, rows.collect::<Vec<u32>>()));
+            Ok(())
+        };
+        examples.epoch(&epoch, 0, &mut collect).unwrap();
+        found
+    };
+    let first = batches(0);
+    assert_eq!(first, batches(0));
+    assert_ne!(first, batches(1));
+    let mut all: Vec<u32> = first.iter().flat_map(|(targets, _)| targets.clone()).collect();
+    all.sort_unstable();
+    let expected = (0..NODES).filter(|&node| parts[node as usize] == Some(Part::Train));
+    assert_eq!(all, expected.collect::<Vec<u32>>(), "every training node once");
+    assert_eq!(examples.steps(&config.train).unwrap(), first.len() as u64);
+    let elsewhere = |node: &u32| parts[*node as usize] != Some(Part::Train);
+    assert!(first.iter().any(|(_, rows)| rows.iter().any(elsewhere)), "neighbours are of any part");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Batches of the nodes of one graph, for one split.
 
-use super::NodeGraph;
 use super::rows::pick;
+use super::{Draw, NodeGraph};
 use crate::config::{Config, TrainConfig};
 use crate::data::Values;
 use crate::data::nodes::Split;
@@ -55,24 +55,35 @@ impl<'a> NodeExamples<'a> {
         self.graph.rows.by_node(&self.part_of, 1)
     }
 
-    /// A part of the graph and what its predictions are held against.
-    fn batch(&self, part: Part, rows: &[u32]) -> Result<(Batch, Goal)> {
-        Ok((self.graph.part(rows)?, goal(self.graph, &self.part_of, part, rows)))
+    /// A batch of these rows and what its predictions are held against.
+    fn batch(&self, part: Part, rows: &[u32], draw: Draw) -> Result<(Batch, Goal)> {
+        Ok((self.graph.batch(rows, draw)?, goal(self.graph, &self.part_of, part, rows)))
+    }
+
+    /// The rows of a part.
+    fn rows(&self, part: Part) -> Vec<u32> {
+        let rows = 0..self.part_of.len() as u32;
+        rows.filter(|&row| self.part_of[row as usize] == Some(part)).collect()
     }
 
     fn has(&self, part: Part, rows: &[u32]) -> bool {
         rows.iter().any(|&row| self.part_of[row as usize] == Some(part))
     }
 
-    /// The rows of all batches of an epoch that have something to learn from.
+    /// The rows of all batches of an epoch that have something to learn from: of all nodes, or of training nodes alone where
+    /// others are sampled around them.
     fn deal(
         &self,
         epoch: &Epoch,
         size: usize,
     ) -> impl Iterator<Item = Vec<u32>> + Send + use<'_, 'a> {
-        let order = order(self.part_of.len(), epoch.seed, epoch.number);
-        let sorted = |rows: &[usize]| {
-            let mut rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
+        let dealt = match self.graph.sampler {
+            Some(_) => self.rows(Part::Train),
+            None => (0..self.part_of.len() as u32).collect(),
+        };
+        let order = order(dealt.len(), epoch.seed, epoch.number);
+        let sorted = |places: &[usize]| {
+            let mut rows: Vec<u32> = places.iter().map(|&place| dealt[place]).collect();
             rows.sort_unstable();
             rows
         };
@@ -80,20 +91,25 @@ impl<'a> NodeExamples<'a> {
         batches.into_iter().filter(|rows| self.has(Part::Train, rows))
     }
 
-    /// Hands runs of rows that `is_wanted` to `work`, one after another, or all rows at once.
+    /// Hands runs of rows that have nodes of the part asked for to `work`, one after another, or all rows at once.
     fn runs(
         &self,
         settings: &TrainConfig,
-        is_wanted: impl Fn(&[u32]) -> bool + Sync,
+        part: Option<Part>,
         mut work: impl FnMut(&Batch, &[u32]) -> Result<()>,
     ) -> Result<()> {
-        let all: Vec<u32> = (0..self.part_of.len() as u32).collect();
+        let all: Vec<u32> = match (part, &self.graph.sampler) {
+            // What is sampled around nodes does not depend on others.
+            (Some(part), Some(_)) => self.rows(part),
+            _ => (0..self.part_of.len() as u32).collect(),
+        };
         if let (None, Some(whole)) = (settings.eval_batch_size, &self.graph.whole) {
             return work(whole, &all);
         }
-        let size = settings.eval_batch_size.unwrap_or(all.len());
-        let runs = all.chunks(size).filter(|rows| is_wanted(rows));
-        ahead(runs.map(|rows| Ok((self.graph.part(rows)?, rows))), |(batch, rows)| {
+        let usual = settings.batch_size.filter(|_| self.graph.sampler.is_some());
+        let size = settings.eval_batch_size.or(usual).unwrap_or(all.len());
+        let runs = all.chunks(size).filter(|rows| part.is_none_or(|part| self.has(part, rows)));
+        ahead(runs.map(|rows| Ok((self.graph.batch(rows, Draw::Eval)?, rows))), |(batch, rows)| {
             work(&batch, rows)
         })
     }
@@ -106,14 +122,10 @@ impl<'a> NodeExamples<'a> {
         pass: impl Fn() -> Result<Pass<'p>>,
     ) -> Result<Vec<f32>> {
         let mut all = Vec::new();
-        self.runs(
-            settings,
-            |_| true,
-            |batch, _| {
-                all.extend(values(backbone.forward(&pass()?, batch)?));
-                Ok(())
-            },
-        )?;
+        self.runs(settings, None, |batch, _| {
+            all.extend(values(backbone.forward(&pass()?, batch)?));
+            Ok(())
+        })?;
         let width = all.len() / self.part_of.len().max(1);
         Ok(self.graph.rows.by_node(&all, width))
     }
@@ -133,11 +145,16 @@ impl Batches for NodeExamples<'_> {
     }
 
     fn steps(&self, settings: &TrainConfig) -> Result<u64> {
-        Ok(self.graph.steps(settings))
+        let count = match self.graph.sampler {
+            Some(_) => self.goals[Part::Train as usize].targets.len() / self.graph.width,
+            None => return Ok(self.graph.steps(settings)),
+        };
+        Ok(settings.batch_size.map_or(1, |size| count.div_ceil(size) as u64))
     }
 
     fn epoch(&self, epoch: &Epoch, first: u64, work: Work) -> Result<()> {
-        let Some(size) = epoch.settings.batch_size else {
+        let usual = self.graph.sampler.as_ref().map(|_| self.part_of.len());
+        let Some(size) = epoch.settings.batch_size.or(usual) else {
             let missing = || Error::data("the whole graph was not made ready");
             let whole = self.graph.whole.as_ref().ok_or_else(missing)?;
             return if first == 0 {
@@ -147,20 +164,17 @@ impl Batches for NodeExamples<'_> {
             };
         };
         let batches = self.deal(epoch, size).skip(first as usize);
-        ahead(batches.map(|rows| self.batch(Part::Train, &rows)), |(batch, goal)| {
+        let draw = Draw::Train(epoch.seed, epoch.number);
+        ahead(batches.map(|rows| self.batch(Part::Train, &rows, draw)), |(batch, goal)| {
             work(&batch, &goal)
         })
     }
 
     fn part(&self, part: Part, settings: &TrainConfig, _: bool, work: Work) -> Result<()> {
-        self.runs(
-            settings,
-            |rows| self.has(part, rows),
-            |batch, rows| match rows.len() == self.part_of.len() {
-                true => work(batch, &self.goals[part as usize]),
-                false => work(batch, &goal(self.graph, &self.part_of, part, rows)),
-            },
-        )
+        self.runs(settings, Some(part), |batch, rows| match rows.len() == self.part_of.len() {
+            true => work(batch, &self.goals[part as usize]),
+            false => work(batch, &goal(self.graph, &self.part_of, part, rows)),
+        })
     }
 
     fn describe(&self, epoch: &Epoch, number: u64) -> String {
@@ -176,9 +190,8 @@ impl Batches for NodeExamples<'_> {
     }
 
     fn rehearse(&self, part: Part, _: &Config, work: Work) -> Result<(usize, Vec<Values>)> {
-        let rows = 0..self.part_of.len() as u32;
-        let rows = rows.filter(|&row| self.part_of[row as usize] == Some(part)).take(FEW);
-        let (batch, goal) = self.batch(part, &rows.collect::<Vec<_>>())?;
+        let rows: Vec<u32> = self.rows(part).into_iter().take(FEW).collect();
+        let (batch, goal) = self.batch(part, &rows, Draw::Eval)?;
         work(&batch, &goal)?;
         let targets = self.goals[part as usize].targets.clone();
         Ok((targets.len() / self.graph.width, vec![targets]))

@@ -6,7 +6,8 @@
 //! A step takes the whole graph, which is built once and never copied, or with `train.batch_size` a random part of its nodes with the
 //! arcs between these: every epoch deals all nodes to such parts. Clusters and their distances are those of the whole
 //! graph; a part may have no node of some. Evaluation takes the whole graph, or with `train.eval_batch_size` runs of rows one
-//! after another.
+//! after another. Where a model attends to [sampled neighbours](Sampler), a step takes some nodes of the training part and what is
+//! sampled around them, from anywhere in the graph.
 //!
 //! | of | is |
 //! |---|---|
@@ -17,17 +18,19 @@
 mod arcs;
 mod batches;
 mod rows;
+mod sampling;
 
 pub use arcs::Arcs;
 pub use batches::NodeExamples;
 pub use rows::Rows;
+pub use sampling::{Draw, Neighbourhood, Sampler};
 
 use std::sync::Arc;
 
 use crate::coarsen::{self, Context};
 use crate::config::{Config, TrainConfig};
 use crate::data::nodes::{self, Features, NodeSet};
-use crate::data::{Edges, Values};
+use crate::data::{Edges, Matrix, Values};
 use crate::distance::HighLevel;
 use crate::monitor::Monitor;
 use crate::nn::{Batch, Clusters, FeatureRows};
@@ -42,6 +45,10 @@ pub struct NodeGraph {
     arcs: Arcs,
     features: Arc<FeatureRows>,
     clusters: Option<Arc<Clusters>>,
+    /// Where neighbours are sampled.
+    sampler: Option<Sampler>,
+    /// Vectors of nodes, in order of rows, and their width.
+    positions: Option<(usize, Vec<f32>)>,
     /// Targets in order of rows.
     targets: Values,
     width: usize,
@@ -64,10 +71,17 @@ impl NodeGraph {
             true => Some(clusters(config, &set, limit, monitor)?),
             false => None,
         };
-        NodeGraph::with_clusters(config, set, clusters)
+        let walks = config.model.encoding.node2vec();
+        let vectors = walks.map(|walks| walks.embed(&set.graph, Seed(0), limit, monitor));
+        let vectors = vectors.transpose()?.map(|found| found.vectors);
+        let mut graph = NodeGraph::with_clusters(config, set, clusters)?;
+        if let (Some(walks), Some(vectors)) = (walks, vectors) {
+            graph.positions = Some((walks.dim, graph.rows.by_row(&vectors, walks.dim)));
+        }
+        Ok(graph)
     }
 
-    /// Makes a set ready with the clusters given, of nodes in their own order.
+    /// Makes a set ready with the clusters given, of nodes in their own order, and without positions.
     pub fn with_clusters(
         config: &Config,
         mut set: NodeSet,
@@ -83,9 +97,15 @@ impl NodeGraph {
             let sorted = rows.by_row(clusters.nodes().of_row(), 1);
             Arc::new(clusters.with_nodes(sorted))
         });
-        let arcs = match config.data.directed.unwrap_or(set.directed) {
-            true => Arcs::directed(&set.edges, &rows),
-            false => Arcs::undirected(&set.graph, &rows),
+        let directed = config.data.directed.unwrap_or(set.directed);
+        let sampler = config.model.local.sampled().map(|sizes| match directed {
+            true => Sampler::directed(set.num_nodes(), &set.edges, sizes),
+            false => Sampler::undirected(&set.graph, sizes),
+        });
+        let arcs = match (&sampler, directed) {
+            (Some(_), _) => Arcs::directed(&Edges::default(), &rows),
+            (None, true) => Arcs::directed(&set.edges, &rows),
+            (None, false) => Arcs::undirected(&set.graph, &rows),
         };
         if config.data.normalise {
             set.features.normalise();
@@ -97,10 +117,21 @@ impl NodeGraph {
             Values::Float(values) => Values::Float(rows.by_row(values, width)),
         };
         (set.features, set.edges, set.edge_attr) = (Features::None, Edges::default(), None);
-        let mut graph =
-            NodeGraph { rows, arcs, features, clusters, targets, width, whole: None, set, split };
+        let mut graph = NodeGraph {
+            rows,
+            arcs,
+            features,
+            clusters,
+            sampler,
+            positions: None,
+            targets,
+            width,
+            whole: None,
+            set,
+            split,
+        };
         let TrainConfig { batch_size, eval_batch_size, .. } = config.train;
-        if batch_size.is_none() || eval_batch_size.is_none() {
+        if graph.sampler.is_none() && (batch_size.is_none() || eval_batch_size.is_none()) {
             let mut whole = Batch {
                 sizes: vec![graph.rows.len()],
                 edges: graph.arcs.edges(),
@@ -125,22 +156,39 @@ impl NodeGraph {
         &self.rows
     }
 
-    /// The part of the graph on these rows, which are ascending, without targets.
-    fn part(&self, rows: &[u32]) -> Result<Batch> {
+    /// What is sampled around these rows, without targets.
+    fn sampled(&self, sampler: &Sampler, targets: &[u32], draw: Draw) -> Result<Batch> {
+        let Neighbourhood { rows, samples } = sampler.around(&self.rows, targets, draw);
+        let positions = self.positions.as_ref().map(|(width, vectors)| Matrix {
+            width: *width,
+            values: Values::Float(pick(vectors, *width, targets)),
+        });
+        let batch = Batch { samples: Some(samples), positions, ..self.inside(&rows) };
+        settled(batch)
+    }
+
+    /// A batch of these rows, which are ascending, without targets: the part of the graph on them, or what is sampled around them.
+    fn batch(&self, rows: &[u32], draw: Draw) -> Result<Batch> {
+        match &self.sampler {
+            Some(sampler) => self.sampled(sampler, rows, draw),
+            None => settled(self.inside(rows)),
+        }
+    }
+
+    /// The part of the graph on these rows.
+    fn inside(&self, rows: &[u32]) -> Batch {
         let clusters = self.clusters.as_ref().map(|clusters| {
             let cluster_of = pick(clusters.nodes().of_row(), 1, rows);
             Arc::new(clusters.with_nodes(cluster_of))
         });
-        let mut batch = Batch {
+        Batch {
             sizes: vec![rows.len()],
             edges: self.arcs.inside(rows),
             features: Some(Arc::new(self.features.gather(rows))),
             clusters,
             ids: Some(Arc::new(pick(self.rows.nodes(), 1, rows))),
             ..Batch::default()
-        };
-        batch.settle(false)?;
-        Ok(batch)
+        }
     }
 
     /// The targets of these rows.
@@ -170,6 +218,11 @@ impl NodeGraph {
             self.set.split_of_seed(&self.split, seed).map_err(|e| e.context("key `data.split`"))?;
         NodeExamples::new(self, &split)
     }
+}
+
+fn settled(mut batch: Batch) -> Result<Batch> {
+    batch.settle(false)?;
+    Ok(batch)
 }
 
 /// The split that is asked for, or that of the paper.
