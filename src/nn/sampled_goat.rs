@@ -9,7 +9,7 @@
 //! out    = W drop relu BN W₂ drop relu BN W₁ [local; global]
 //! ```
 //!
-//! e_k is a moving average of u over the nodes of cluster k in the batches so far ([`Codebook`]), e_k' its first dim numbers. A batch has
+//! e_k is a moving average of u over the nodes of cluster k in the batches so far (`codebook.rs`), e_k' its first dim numbers. A batch has
 //! few nodes of a cluster, or none, so means over batches would not do. Cluster sizes are those of the whole graph: in the released code
 //! nodes that are never trained on count for clusters drawn at random.
 

@@ -6,7 +6,7 @@
 //! s_ph = q_th · x_r / √w + b_h[n(p)] + prior_p      w_ph = softmax of s_h over the pairs of t      y_th = Σ_p m_ph w_ph x_r      z_th = Σ_p m_ph w_ph
 //! ```
 //!
-//! All heads read the same rows: keys and values are maps of these, and [`super::super::sampled_attention`] takes the maps to the targets'
+//! All heads read the same rows: keys and values are maps of these, and `sampled_attention.rs` takes the maps to the targets'
 //! side. The backward pass goes over targets, then over rows, each with its pairs in order, so that no two writers meet. Weights are
 //! kept, one number per pair and head.
 
