@@ -15,6 +15,26 @@ pub fn padded(count: usize) -> usize {
     count.next_multiple_of(WIDTH)
 }
 
+/// A scalar product, of sums side by side.
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a, b) = (a.chunks_exact(WIDTH), b.chunks_exact(WIDTH));
+    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
+    let mut sums = [0.0; WIDTH];
+    for (a, b) in a.zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// `sum += factor * row`
+pub fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
+    for (sum, value) in sum.iter_mut().zip(row) {
+        *sum += factor * value;
+    }
+}
+
 /// Which instructions to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simd(Level);

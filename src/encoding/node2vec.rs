@@ -23,13 +23,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::monitor::{Monitor, check};
 use crate::rng::{Seed, Stream};
+use crate::simd::{add_scaled, dot};
 use crate::{Error, Graph, MemoryLimit, Result};
 
 /// What Adam remembers of means and of squares, and what it adds to roots.
 const BETAS: [f64; 2] = [0.9, 0.999];
 const EPSILON: f32 = 1e-8;
-/// Numbers that are multiplied side by side.
-const LANES: usize = 8;
 
 /// How vectors are learned; the defaults are those of the paper's released code.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -309,23 +308,6 @@ impl Table {
             *x -= rate * *mean / (square.sqrt() + EPSILON);
         }
     }
-}
-
-/// A scalar product, of sums side by side.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
-    let mut sums = [0.0; LANES];
-    for (a, b) in a.zip(b) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum::<f32>() + rest
-}
-
-fn add_scaled(to: &mut [f32], factor: f32, from: &[f32]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += factor * from);
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::pairs::pieces;
 use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
 use crate::nn::pass::{Pass, positions, values, vector};
+use crate::simd::add_scaled;
 
 /// All ordered pairs of nodes inside every graph: row by row, graph after graph.
 #[derive(Debug, PartialEq, Eq)]
@@ -394,13 +395,6 @@ pub(super) fn transpose(
         for (c, &value) in matrix[row].iter().enumerate() {
             columns[c * count + r] = value;
         }
-    }
-}
-
-/// `sum += factor * row`
-pub(super) fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
-    for (sum, value) in sum.iter_mut().zip(row) {
-        *sum += factor * value;
     }
 }
 

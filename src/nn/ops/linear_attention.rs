@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::attention::{add_scaled, transpose};
+use super::attention::transpose;
 use super::pairs::pieces;
 use super::{Kept, Operation, apply};
 use crate::nn::batch::Structure;
 use crate::nn::fused::Team;
 use crate::nn::pass::Pass;
+use crate::simd::add_scaled;
 
 /// The square of the shortest length that is divided by.
 const SHORTEST: f32 = 1e-24;

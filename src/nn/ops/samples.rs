@@ -14,14 +14,13 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::attention::add_scaled;
 use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
 use crate::nn::layers::Dropout;
 use crate::nn::pass::Pass;
 use crate::nn::samples::Samples;
 use crate::rng::Coins;
-use crate::simd::WIDTH;
+use crate::simd::{add_scaled, dot};
 
 /// Targets that are worked through together.
 const BLOCK: usize = 32;
@@ -234,19 +233,6 @@ fn softmax(scores: &mut [f32], first: usize, step: usize) {
     for i in (first..scores.len()).step_by(step) {
         scores[i] /= sum;
     }
-}
-
-/// A scalar product, of sums side by side.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a, b) = (a.chunks_exact(WIDTH), b.chunks_exact(WIDTH));
-    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
-    let mut sums = [0.0; WIDTH];
-    for (a, b) in a.zip(b) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]
