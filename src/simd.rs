@@ -1,9 +1,10 @@
 //! Eight numbers at a time.
 //!
-//! A [`Kernel`] is written once, over a [`Vector`], and compiled twice: for AVX2 with FMA, which is asked
-//! for when the program runs, and for what every processor has. On the latter the eight numbers are an
-//! array, and the compiler uses what instructions it may. Both give the same results but for rounding: a
-//! fused multiply-add rounds once.
+//! A [`Kernel`] is written once, over a [`Vector`], and compiled several times: for AVX2 with FMA and for AVX-512, which
+//! are asked for when the program runs, and for what every processor has. On the latter the eight numbers are an
+//! array, and the compiler uses what instructions it may. All give the same results but for rounding: a
+//! fused multiply-add rounds once. AVX-512 gives the bits of AVX2: its registers hold sixteen numbers, which only
+//! kernels use that say so ([`Kernel::run_wide`]), and none of which are added up across.
 
 use crate::rng::Coins;
 
@@ -46,25 +47,48 @@ enum Level {
     /// AVX2 and FMA, which are there.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// The same and AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 /// Work on vectors.
-pub trait Kernel {
+pub trait Kernel: Sized {
     /// Does it.
     ///
     /// # Safety
     /// The processor has the instructions of `V`.
     unsafe fn run<V: Vector>(self);
+
+    /// Does it with AVX-512, to be written anew where sixteen numbers at a time pay.
+    ///
+    /// # Safety
+    /// The processor has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_wide(self) {
+        // SAFETY: what has AVX-512 has AVX2.
+        unsafe { self.run::<std::arch::x86_64::__m256>() }
+    }
 }
 
 impl Simd {
     /// The best that this processor has.
     pub fn detect() -> Simd {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Simd(Level::Avx2);
-        }
-        Simd::portable()
+        Simd::all().last().unwrap_or(Simd::portable())
+    }
+
+    /// All that this processor has, the best last.
+    pub fn all() -> impl Iterator<Item = Simd> {
+        let levels = [
+            Some(Level::Portable),
+            #[cfg(target_arch = "x86_64")]
+            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"))
+                .then_some(Level::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            avx512::is_there().then_some(Level::Avx512),
+        ];
+        levels.into_iter().flatten().map(Simd)
     }
 
     /// What every processor has.
@@ -78,8 +102,11 @@ impl Simd {
             // SAFETY: arrays need no instructions.
             Level::Portable => unsafe { kernel.run::<Array>() },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `detect` makes this one, where it has found the instructions.
+            // SAFETY: only `all` makes this one, where it has found the instructions.
             Level::Avx2 => unsafe { avx2::run(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the same.
+            Level::Avx512 => unsafe { avx512::run(kernel) },
         }
     }
 }
@@ -142,6 +169,51 @@ pub trait Vector: Copy {
             let one = Self::splat(1.0);
             one.div(one.add(Self::splat(0.0).sub(self).exp()))
         }
+    }
+}
+
+/// What is multiplied and added at a time in products and sums of rows: eight numbers, or more where registers are wider.
+///
+/// # Safety
+/// All functions need the instructions of the type; pointers are to as many numbers as it has.
+pub trait Lanes: Copy {
+    /// Eight of them.
+    type Vector: Vector;
+    /// All, by eights.
+    type Eights: IntoIterator<Item = Self::Vector>;
+    /// How many.
+    const COUNT: usize;
+    unsafe fn splat(x: f32) -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// `self * factor + sum`
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
+    unsafe fn eights(self) -> Self::Eights;
+}
+
+impl<V: Vector> Lanes for V {
+    type Vector = V;
+    type Eights = [V; 1];
+    const COUNT: usize = WIDTH;
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> V {
+        unsafe { <V as Vector>::splat(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> V {
+        unsafe { <V as Vector>::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe { Vector::store(self, to) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: V, sum: V) -> V {
+        unsafe { Vector::mul_add(self, factor, sum) }
+    }
+    #[inline(always)]
+    unsafe fn eights(self) -> [V; 1] {
+        [self]
     }
 }
 
@@ -385,6 +457,54 @@ mod avx2 {
                     _ => _mm256_permute2f128_ps::<0x31>(upper[i - 4], lower[i - 4]),
                 })
             }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{Kernel, Lanes, WIDTH};
+
+    pub fn is_there() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+    }
+
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+    pub unsafe fn run<K: Kernel>(kernel: K) {
+        // SAFETY: these instructions are there, or this function had not been called.
+        unsafe { kernel.run_wide() }
+    }
+
+    // SAFETY, for all of it: the instructions are there and pointers are to sixteen numbers, by contract.
+    impl Lanes for __m512 {
+        type Vector = __m256;
+        type Eights = [__m256; 2];
+        const COUNT: usize = 2 * WIDTH;
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self {
+            unsafe { _mm512_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { _mm512_loadu_ps(from) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm512_storeu_ps(to, self) }
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { _mm512_fmadd_ps(self, factor, sum) }
+        }
+        #[inline(always)]
+        unsafe fn eights(self) -> [__m256; 2] {
+            unsafe { [_mm512_castps512_ps256(self), _mm512_extractf32x8_ps::<1>(self)] }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The set of an experiment: read, checked, made ready.
 
+use super::allocator::keep_memory;
 use super::output::Output;
 use super::progress::Progress;
 use crate::config::Config;
@@ -21,6 +22,8 @@ pub(super) enum Loaded {
 
 impl Loaded {
     pub(super) fn read(config: &Config, limit: MemoryLimit) -> Result<Loaded> {
+        // Whoever reads a set is going to train on it, or to predict.
+        keep_memory();
         let set = Loaded::read_set(config, limit)?;
         match (set, config.data.unknown_class) {
             (Loaded::Nodes(_), Some(class)) if class as usize >= config.model.outputs => {

@@ -4,6 +4,8 @@
 //! codes: 0 good, 1 the work failed, 2 wrong usage, 130 interrupted; a closed pipe is 0.
 
 #[cfg(feature = "train")]
+mod allocator;
+#[cfg(feature = "train")]
 mod bench;
 mod coarsen;
 mod completions;

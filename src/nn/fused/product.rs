@@ -1,16 +1,18 @@
 //! Matrix products in tiles, with what happens to the result done before it is stored.
 //!
 //! C = f(A · B) in tiles of 6 rows and 16 columns, whose sums stay in registers: per step along the inner
-//! dimension two loads of B, six broadcasts of A, twelve multiply-adds. A is read through two strides, so
+//! dimension two loads of B, six broadcasts of A, twelve multiply-adds. With AVX-512 tiles have 12 rows and 32 columns,
+//! and twice as many multiply-adds, of twice as many numbers each, for every load. A is read through two strides, so
 //! it can be a matrix or its transpose; B is read in panels of 16 columns, from a [`packed`](super::weights)
 //! copy or in place. What is done to a tile is an [`Epilogue`]: bias, ReLU, dropout, residual, the mask of a
 //! backward pass. Sums run along the inner dimension in order, so a result depends on its row and column alone.
 
 use crate::rng::Coins;
-use crate::simd::{Kernel, Simd, Vector, WIDTH};
+use crate::simd::{Kernel, Lanes, Simd, Vector, WIDTH};
 
-/// Rows of a tile.
+/// Rows of a tile, and of one of wide registers.
 const TILE_ROWS: usize = 6;
+const WIDE_ROWS: usize = 12;
 /// Columns of a tile, and of a panel of B.
 pub const PANEL: usize = 2 * WIDTH;
 /// Inner steps at a time, at most, where the inner dimension is rows of activations: more fall out of the
@@ -158,75 +160,115 @@ impl<E: Epilogue> Kernel for Product<'_, E> {
         // SAFETY: `product` has checked both matrices.
         unsafe {
             while column + PANEL <= columns {
-                self.panel::<V, 2>(column);
+                self.all_rows::<V, TILE_ROWS, 2>(column);
                 column += PANEL;
             }
             if column < columns {
-                self.panel::<V, 1>(column);
+                self.all_rows::<V, TILE_ROWS, 1>(column);
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_wide(mut self) {
+        use std::arch::x86_64::{__m256, __m512};
+        let [_, columns, _] = self.size;
+        let mut column = 0;
+        // SAFETY: the same.
+        unsafe {
+            while column + 2 * PANEL <= columns {
+                self.all_rows::<__m512, WIDE_ROWS, 2>(column);
+                column += 2 * PANEL;
+            }
+            if column + PANEL <= columns {
+                self.all_rows::<__m512, WIDE_ROWS, 1>(column);
+                column += PANEL;
+            }
+            if column < columns {
+                self.all_rows::<__m256, TILE_ROWS, 1>(column);
             }
         }
     }
 }
 
 impl<E: Epilogue> Product<'_, E> {
-    /// All rows of `VECTORS` vectors of columns.
+    /// All rows of so many registers of columns, in tiles of at most `ROWS` rows.
     #[inline(always)]
-    unsafe fn panel<V: Vector, const VECTORS: usize>(&mut self, column: usize) {
-        let [rows, _, inner] = self.size;
+    unsafe fn all_rows<L: Lanes, const ROWS: usize, const REGISTERS: usize>(
+        &mut self,
+        column: usize,
+    ) {
+        let [rows, ..] = self.size;
         let mut row = 0;
-        while row < rows {
-            let valid = TILE_ROWS.min(rows - row);
-            // Rows beyond the last are the last again, and not stored.
-            let offsets = std::array::from_fn(|m| m.min(valid - 1) * self.a.row);
-            // SAFETY: within both matrices.
-            unsafe {
-                // Without an inner dimension, neither is read.
-                let a = self.a.data.as_ptr().wrapping_add(row * self.a.row);
-                let b = self.b.data.as_ptr().wrapping_add(column / PANEL * self.b.panel);
-                let sums = tile::<V, VECTORS>(a, offsets, self.a.column, b, self.b.row, inner);
-                if valid == TILE_ROWS {
-                    for (m, sums) in sums.iter().enumerate() {
-                        for (v, sums) in sums.iter().enumerate() {
-                            self.epilogue.put(row + m, column + v * WIDTH, *sums);
-                        }
-                    }
+        // SAFETY: within both matrices.
+        unsafe {
+            while row < rows {
+                if ROWS > TILE_ROWS && rows - row <= TILE_ROWS {
+                    self.tile::<L, TILE_ROWS, REGISTERS>(row, column);
                 } else {
-                    for (m, sums) in sums.iter().enumerate().take(valid) {
-                        for (v, sums) in sums.iter().enumerate() {
-                            self.epilogue.put(row + m, column + v * WIDTH, *sums);
-                        }
-                    }
+                    self.tile::<L, ROWS, REGISTERS>(row, column);
                 }
+                row += ROWS;
             }
-            row += TILE_ROWS;
         }
     }
-}
 
-#[inline(always)]
-unsafe fn tile<V: Vector, const VECTORS: usize>(
-    mut a: *const f32,
-    offsets: [usize; TILE_ROWS],
-    step: usize,
-    mut b: *const f32,
-    stride: usize,
-    inner: usize,
-) -> [[V; VECTORS]; TILE_ROWS] {
-    // SAFETY: the caller's matrices reach that far; pointers beyond the last step are not read.
-    unsafe {
-        let mut sums = [[V::splat(0.0); VECTORS]; TILE_ROWS];
-        for _ in 0..inner {
-            let columns: [V; VECTORS] = std::array::from_fn(|v| V::load(b.add(v * WIDTH)));
-            for (sums, offset) in sums.iter_mut().zip(offsets) {
-                let x = V::splat(*a.add(offset));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = x.mul_add(column, *sum);
+    #[inline(always)]
+    unsafe fn tile<L: Lanes, const ROWS: usize, const REGISTERS: usize>(
+        &mut self,
+        row: usize,
+        column: usize,
+    ) {
+        let [rows, _, inner] = self.size;
+        let valid = ROWS.min(rows - row);
+        // Rows beyond the last are the last again, and not stored.
+        let offsets: [usize; ROWS] = std::array::from_fn(|m| m.min(valid - 1) * self.a.row);
+        // Registers of half a panel lie side by side, those of a whole one are of different panels.
+        let apart = if L::COUNT < PANEL { L::COUNT } else { self.b.panel };
+        // SAFETY: within both matrices; pointers beyond the last step are not read.
+        unsafe {
+            // Without an inner dimension, neither is read.
+            let mut a = self.a.data.as_ptr().wrapping_add(row * self.a.row);
+            let mut b = self.b.data.as_ptr().wrapping_add(column / PANEL * self.b.panel);
+            let mut sums = [[L::splat(0.0); REGISTERS]; ROWS];
+            for _ in 0..inner {
+                let columns: [L; REGISTERS] =
+                    std::array::from_fn(|v| L::load(b.wrapping_add(v * apart)));
+                for (sums, offset) in sums.iter_mut().zip(offsets) {
+                    let x = L::splat(*a.add(offset));
+                    for (sum, column) in sums.iter_mut().zip(columns) {
+                        *sum = x.mul_add(column, *sum);
+                    }
+                }
+                a = a.wrapping_add(self.a.column);
+                b = b.wrapping_add(self.b.row);
+            }
+            // A known number of rows keeps sums in registers.
+            if valid == ROWS {
+                for (m, sums) in sums.iter().enumerate() {
+                    self.put(row + m, column, sums);
+                }
+            } else {
+                for (m, sums) in sums.iter().enumerate().take(valid) {
+                    self.put(row + m, column, sums);
                 }
             }
-            a = a.wrapping_add(step);
-            b = b.wrapping_add(stride);
         }
-        sums
+    }
+
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(&mut self, row: usize, column: usize, sums: &[L]) {
+        let mut column = column;
+        for sums in sums {
+            // SAFETY: as the caller's.
+            unsafe {
+                for eight in sums.eights() {
+                    self.epilogue.put(row, column, eight);
+                    column += WIDTH;
+                }
+            }
+        }
     }
 }
 
@@ -475,7 +517,7 @@ mod tests {
 
     #[test]
     fn products_of_all_sizes_are_those_of_the_definition() {
-        for simd in [Simd::portable(), Simd::detect()] {
+        for simd in Simd::all() {
             for [rows, columns, inner] in
                 [[1, 8, 1], [5, 16, 3], [6, 24, 16], [7, 48, 20], [13, 8, 64], [20, 64, 0]]
             {
@@ -507,8 +549,27 @@ mod tests {
     }
 
     #[test]
+    fn wide_registers_change_no_bit() {
+        for [rows, columns, inner] in
+            [[1, 8, 3], [12, 16, 5], [13, 32, 9], [31, 56, 40], [54, 104, 64]]
+        {
+            let (a, b) = (numbers(rows * inner, 1), numbers(inner * columns, 2));
+            let bits = |simd| {
+                let mut out = numbers(rows * columns, 3);
+                let (left, right) = (Left::rows(&a, inner), Right::rows(&b, columns));
+                let store = Store { factor: 0.3, ..Store::adding(&mut out, columns) };
+                product(simd, [rows, columns, inner], left, right, store);
+                out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+            };
+            // The first has no fused multiply-add.
+            let all: Vec<Vec<u32>> = Simd::all().skip(1).map(bits).collect();
+            assert!(all.windows(2).all(|two| two[0] == two[1]), "{rows} {columns} {inner}");
+        }
+    }
+
+    #[test]
     fn derivatives_of_weights_keep_to_their_columns() {
-        for simd in [Simd::portable(), Simd::detect()] {
+        for simd in Simd::all() {
             for [rows, outputs, inputs] in [[1usize, 3, 5], [97, 13, 20], [200, 6, 52], [0, 2, 3]] {
                 let (wide_d, wide_x) = (outputs + 3, inputs.next_multiple_of(16));
                 let (d, x) = (numbers(rows * wide_d, 3), numbers(rows * wide_x, 4));

@@ -1,5 +1,5 @@
 //! Every kernel against its formula in double precision, and its derivatives against finite differences of that;
-//! with the instructions of this processor and with those of any.
+//! with all sorts of instructions that this processor has.
 
 use super::attention::{self, Heads};
 use super::gated_gcn::{self, Derivatives, EdgeGate, MAPS, Results};
@@ -11,8 +11,6 @@ use crate::data::Edges;
 use crate::nn::batch::Structure;
 use crate::rng::{Seed, Stream};
 use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
-
-const SIMDS: fn() -> [Simd; 2] = || [Simd::portable(), Simd::detect()];
 
 fn numbers(count: usize, key: u64) -> Vec<f32> {
     let mut stream = Seed(key).stream("fused", 0, 0);
@@ -85,7 +83,7 @@ impl Kernel for Functions<'_> {
 
 #[test]
 fn vectors_do_what_numbers_do() {
-    for simd in SIMDS() {
+    for simd in Simd::all() {
         for scale in [0.01, 1.0, 20.0, 86.0] {
             let x: [f32; WIDTH] = numbers(WIDTH, 1).try_into().unwrap();
             let x = x.map(|x| x * scale);
@@ -199,7 +197,7 @@ fn attend(
 
 #[test]
 fn attention_is_its_formula() {
-    for simd in SIMDS() {
+    for simd in Simd::all() {
         for (count, width) in [(4, 16), (2, 13), (5, 6), (1, 24)] {
             for coins in [None, Some(Seed(1).coins("dropout", 0, 0, 0.4))] {
                 let all = count * padded(width);
@@ -282,9 +280,7 @@ fn gine_is_its_formula() {
     let structure = structure(&[5, 1, 12], 2);
     let lanes = Lanes::new(&structure);
     let width = 16;
-    for (simd, lane) in
-        SIMDS().into_iter().flat_map(|simd| lanes.all().iter().map(move |l| (simd, l)))
-    {
+    for (simd, lane) in Simd::all().flat_map(|simd| lanes.all().iter().map(move |l| (simd, l))) {
         let (nodes, arcs) = (lane.rows() * width, lane.num_arcs() * width);
         let formula = |inputs: &[f64]| {
             let (x, e) = inputs.split_at(nodes);
@@ -317,9 +313,7 @@ fn gated_gcn_is_its_formula() {
     let structure = structure(&[6, 1, 11], 2);
     let lanes = Lanes::new(&structure);
     let width = 16;
-    for (simd, lane) in
-        SIMDS().into_iter().flat_map(|simd| lanes.all().iter().map(move |l| (simd, l)))
-    {
+    for (simd, lane) in Simd::all().flat_map(|simd| lanes.all().iter().map(move |l| (simd, l))) {
         let (nodes, arcs) = (lane.rows() * width, lane.num_arcs() * width);
         // Maps of nodes, maps of arcs, edge gate → updates, then gates of arcs.
         let formula = |inputs: &[f64], gated: bool| {
@@ -421,7 +415,7 @@ fn the_edge_gate_is_its_formula() {
 #[test]
 fn batch_norm_in_lanes_is_that_of_all_rows() {
     let (width, counts) = (32, [5usize, 1, 0, 40]);
-    for simd in SIMDS() {
+    for simd in Simd::all() {
         for shift in [0.0, 1000.0] {
             let rows: usize = counts.iter().sum();
             let s: Vec<f32> = numbers(rows * width, 12).iter().map(|x| x + shift).collect();

@@ -1,4 +1,4 @@
-//! Kernels against finite differences, in the instructions of this processor and in portable ones.
+//! Kernels against finite differences, with all sorts of instructions that this processor has.
 
 use std::sync::Arc;
 
@@ -13,10 +13,15 @@ pub fn random(count: usize, [low, high]: [f32; 2], seed: u64) -> Vec<f32> {
     (0..count).map(|_| low + (high - low) * stream.unit() as f32).collect()
 }
 
-/// Both sorts of instructions, with two threads.
-pub fn ways() -> [(Simd, Arc<Team>); 2] {
-    let team = Arc::new(Team::new(2).unwrap());
-    [Simd::detect(), Simd::portable()].map(|simd| (simd, team.clone()))
+/// A team of two.
+pub fn two_threads() -> Arc<Team> {
+    Arc::new(Team::new(2).unwrap())
+}
+
+/// All sorts of instructions, with two threads.
+pub fn ways() -> impl Iterator<Item = (Simd, Arc<Team>)> {
+    let team = two_threads();
+    Simd::all().map(move |simd| (simd, team.clone()))
 }
 
 /// Holds the derivatives of Σ uᵢ yᵢ, for random u, against differences.

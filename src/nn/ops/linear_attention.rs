@@ -273,12 +273,12 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::differences::{check, random, ways};
+    use super::super::differences::{check, random, two_threads};
     use super::*;
 
     #[test]
     fn it_has_its_derivatives() {
-        let [(_, team), _] = ways();
+        let team = two_threads();
         for (heads, width) in [(1, 4), (3, 5)] {
             let graphs = vec![0..3, 3..4, 4..9];
             let inputs = [1, 2, 3].map(|seed| random(9 * heads * width, [-1.0, 1.0], seed));

@@ -12,7 +12,7 @@ use super::rows::{Groups, gather, sum};
 use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
 use crate::nn::pass::{Pass, matrix};
-use crate::simd::{Kernel, Simd, Vector, WIDTH};
+use crate::simd::{Kernel, Lanes, Simd, Vector};
 
 /// Arcs with factors.
 #[derive(Debug)]
@@ -206,23 +206,44 @@ struct Scatter<'a> {
     y: &'a mut [f32],
 }
 
+impl Scatter<'_> {
+    #[inline(always)]
+    unsafe fn add<L: Lanes>(self) {
+        let whole = self.width - self.width % L::COUNT;
+        for line in self.some {
+            let x = &self.x[line * self.width..][..self.width];
+            for (node, factor) in self.lines.line(line) {
+                let y = &mut self.y[node * self.width..][..self.width];
+                for column in (0..whole).step_by(L::COUNT) {
+                    // SAFETY: within rows of both.
+                    unsafe {
+                        let (x, y) = (x.as_ptr().add(column), y.as_mut_ptr().add(column));
+                        L::load(x).mul_add(L::splat(factor), L::load(y)).store(y);
+                    }
+                }
+                let rest = y[whole..].iter_mut().zip(&x[whole..]);
+                rest.for_each(|(sum, x)| *sum += x * factor);
+            }
+        }
+    }
+}
+
 impl Kernel for Scatter<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        for line in self.some {
-            let x = &self.x[line * self.width..][..self.width];
-            let (vectors, rest) = x.as_chunks::<WIDTH>();
-            for (node, factor) in self.lines.line(line) {
-                let y = &mut self.y[node * self.width..][..self.width];
-                let (sums, others) = y.as_chunks_mut::<WIDTH>();
-                for (sum, x) in sums.iter_mut().zip(vectors) {
-                    // SAFETY: eight numbers each.
-                    unsafe {
-                        let sums = V::load(sum.as_ptr());
-                        V::load(x.as_ptr()).mul_add(V::splat(factor), sums).store(sum.as_mut_ptr());
-                    }
-                }
-                others.iter_mut().zip(rest).for_each(|(sum, x)| *sum += x * factor);
+        // SAFETY: as the caller's.
+        unsafe { self.add::<V>() }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_wide(self) {
+        use std::arch::x86_64::{__m256, __m512};
+        // SAFETY: the same. Numbers beyond whole registers are summed with two roundings each.
+        unsafe {
+            match self.width.is_multiple_of(<__m512 as Lanes>::COUNT) {
+                true => self.add::<__m512>(),
+                false => self.add::<__m256>(),
             }
         }
     }
@@ -236,32 +257,60 @@ struct Along<'a> {
     y: &'a mut [f32],
 }
 
-/// Vectors that are summed up at a time.
+/// Registers that are summed up at a time.
 const AT_ONCE: usize = 8;
 
 impl Along<'_> {
-    /// Adds up `VECTORS` vectors of columns.
+    /// Adds up columns from `column` on as far as they fill registers, and gives the first that do not.
     #[inline(always)]
-    unsafe fn columns<V: Vector, const VECTORS: usize>(&mut self, column: usize) {
+    unsafe fn whole<L: Lanes>(&mut self, mut column: usize) -> usize {
+        // SAFETY: whole registers within a row.
+        unsafe {
+            while column + AT_ONCE * L::COUNT <= self.width {
+                self.columns::<L, AT_ONCE>(column);
+                column += AT_ONCE * L::COUNT;
+            }
+            while column + L::COUNT <= self.width {
+                self.columns::<L, 1>(column);
+                column += L::COUNT;
+            }
+        }
+        column
+    }
+
+    /// Adds up `REGISTERS` registers of columns.
+    #[inline(always)]
+    unsafe fn columns<L: Lanes, const REGISTERS: usize>(&mut self, column: usize) {
         for (row, y) in self.y.chunks_exact_mut(self.width).enumerate() {
             let line =
                 self.lines.offsets[self.first + row]..self.lines.offsets[self.first + row + 1];
             let nodes = &self.lines.nodes[line.clone()];
             // SAFETY: every node has a row of `width` numbers, of which these are columns.
             unsafe {
-                let mut sums = [V::splat(0.0); VECTORS];
+                let mut sums = [L::splat(0.0); REGISTERS];
                 for (&node, &factor) in nodes.iter().zip(&self.lines.factors[line]) {
                     let place = node as usize * self.width + column;
-                    let x = self.x[place..][..VECTORS * WIDTH].as_ptr();
-                    let factor = V::splat(factor);
+                    let x = self.x[place..][..REGISTERS * L::COUNT].as_ptr();
+                    let factor = L::splat(factor);
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = V::load(x.add(v * WIDTH)).mul_add(factor, *sum);
+                        *sum = L::load(x.add(v * L::COUNT)).mul_add(factor, *sum);
                     }
                 }
-                let y = y[column..][..VECTORS * WIDTH].as_mut_ptr();
+                let y = y[column..][..REGISTERS * L::COUNT].as_mut_ptr();
                 for (v, sum) in sums.into_iter().enumerate() {
-                    sum.store(y.add(v * WIDTH));
+                    sum.store(y.add(v * L::COUNT));
                 }
+            }
+        }
+    }
+
+    /// Adds up columns from `column` on, one by one.
+    #[inline(always)]
+    fn rest(&mut self, column: usize) {
+        for (row, y) in self.y.chunks_exact_mut(self.width.max(1)).enumerate() {
+            for (column, y) in y.iter_mut().enumerate().skip(column) {
+                let line = self.lines.line(self.first + row);
+                *y = line.map(|(node, f)| f * self.x[node * self.width + column]).sum();
             }
         }
     }
@@ -270,23 +319,67 @@ impl Along<'_> {
 impl Kernel for Along<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(mut self) {
-        let mut column = 0;
-        // SAFETY: whole vectors within a row.
-        unsafe {
-            while column + AT_ONCE * WIDTH <= self.width {
-                self.columns::<V, AT_ONCE>(column);
-                column += AT_ONCE * WIDTH;
-            }
-            while column + WIDTH <= self.width {
-                self.columns::<V, 1>(column);
-                column += WIDTH;
-            }
+        // SAFETY: as the caller's.
+        let column = unsafe { self.whole::<V>(0) };
+        self.rest(column);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn run_wide(mut self) {
+        use std::arch::x86_64::{__m256, __m512};
+        // SAFETY: the same.
+        let column = unsafe {
+            let column = self.whole::<__m512>(0);
+            self.whole::<__m256>(column)
+        };
+        self.rest(column);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::differences::{random, ways};
+    use super::*;
+
+    /// Five lines over seven rows, one of them empty.
+    fn lines() -> Lines {
+        let nodes = vec![0, 6, 3, 3, 2, 1, 5, 4, 0];
+        Lines {
+            offsets: vec![0, 2, 2, 5, 6, 9],
+            factors: random(nodes.len(), [-1.0, 1.0], 1),
+            nodes,
         }
-        for (row, y) in self.y.chunks_exact_mut(self.width.max(1)).enumerate() {
-            for (column, y) in y.iter_mut().enumerate().skip(column) {
-                let line = self.lines.line(self.first + row);
-                *y = line.map(|(node, f)| f * self.x[node * self.width + column]).sum();
+    }
+
+    #[test]
+    fn sums_of_all_widths_are_those_of_the_definition_whatever_the_registers() {
+        let lines = lines();
+        for width in [1, 8, 13, 16, 24, 40, 64, 136, 261] {
+            let [read, written] = [7, 5].map(|rows| random(rows * width, [-1.0, 1.0], 2));
+            let found: Vec<[Vec<f32>; 2]> = ways()
+                .map(|(simd, team)| {
+                    let sums = lines.sums((&team, simd), &read, width);
+                    [sums, lines.scattered((&team, simd), &written, width, 7)]
+                })
+                .collect();
+            let mut expected = [vec![0.0; 5 * width], vec![0.0; 7 * width]];
+            for line in 0..5 {
+                for (node, factor) in lines.line(line) {
+                    for column in 0..width {
+                        let (above, below) = (line * width + column, node * width + column);
+                        expected[0][above] += factor * read[below];
+                        expected[1][below] += factor * written[above];
+                    }
+                }
             }
+            for found in &found {
+                for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+                    assert!((found - expected).abs() < 1e-6, "{width}: {found} {expected}");
+                }
+            }
+            // The first has no fused multiply-add.
+            assert!(found[1..].windows(2).all(|two| two[0] == two[1]), "{width}");
         }
     }
 }

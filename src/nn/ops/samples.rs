@@ -237,7 +237,7 @@ fn softmax(scores: &mut [f32], first: usize, step: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::differences::{check, random, ways};
+    use super::super::differences::{check, random, two_threads};
     use super::*;
     use crate::nn::samples::Sampled;
     use crate::rng::Seed;
@@ -258,20 +258,18 @@ mod tests {
 
     #[test]
     fn it_has_its_derivatives() {
-        for (_, team) in ways() {
-            for (heads, width, rate) in [(1, 4, 0.0), (2, 9, 0.3), (3, 8, 0.3)] {
-                let coins = (rate > 0.0).then(|| Seed(1).coins("test", 0, 0, rate));
-                let (samples, team) = (samples(), team.clone());
-                let kernel = Attend { samples, heads, width, scale: 0.7, coins, team };
-                let inputs = [(5 * heads * width, 1), (9 * width, 2), (3 * heads, 3)];
-                check(&kernel, &inputs.map(|(count, seed)| random(count, [-1.0, 1.0], seed)));
-            }
+        for (heads, width, rate) in [(1, 4, 0.0), (2, 9, 0.3), (3, 8, 0.3)] {
+            let coins = (rate > 0.0).then(|| Seed(1).coins("test", 0, 0, rate));
+            let (samples, team) = (samples(), two_threads());
+            let kernel = Attend { samples, heads, width, scale: 0.7, coins, team };
+            let inputs = [(5 * heads * width, 1), (9 * width, 2), (3 * heads, 3)];
+            check(&kernel, &inputs.map(|(count, seed)| random(count, [-1.0, 1.0], seed)));
         }
     }
 
     #[test]
     fn more_targets_than_a_block() {
-        let team = Arc::new(Team::new(2).unwrap());
+        let team = two_threads();
         let pairs = (0..100).map(|target| Sampled { target, row: 99 - target, hop: 0 }).collect();
         let samples = Arc::new(Samples::new([100, 100, 0], pairs));
         let kernel = Attend { samples, heads: 2, width: 3, scale: 1.0, coins: None, team };
