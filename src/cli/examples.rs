@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::data::Sample;
 use crate::data::nodes::{self, NodeSet};
 use crate::data::sets::{self, LoadOptions, Splits};
+use crate::data::store;
 use crate::nn::Batch;
 use crate::train::examples::{Examples, Prepared, examples};
 use crate::train::nodes::{NodeGraph, width};
@@ -98,7 +99,8 @@ impl Loaded {
                 let starts = walks.map_or(0, |walks| walks.epochs * set.num_nodes());
                 let unit = if starts == 0 { "coarsening" } else { "starts of walks" };
                 let progress = Progress::new(starts as u64, unit, output);
-                let graph = NodeGraph::new(config, *set, limit, &progress)?;
+                let kept = store::vectors_folder().ok();
+                let graph = NodeGraph::new(config, *set, kept.as_deref(), limit, &progress)?;
                 Ok(Prepared::Nodes(Box::new(graph)))
             }
         }

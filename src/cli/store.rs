@@ -1,12 +1,13 @@
-//! `hdse store`: results that were computed before.
+//! `hdse store`: results that were computed before, encoded sets and vectors of node2vec.
 
+use std::fs;
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::output::{Output, count, object};
-use crate::data::store::{Entry, Store, remove};
+use crate::data::store::{Entry, Store, remove, vectors_folder};
 use crate::memory::human;
 use crate::{Error, Result};
 
@@ -43,9 +44,25 @@ fn bytes(entry: &Entry) -> u64 {
     entry.content.as_ref().map_or(0, |manifest| manifest.bytes)
 }
 
+/// Vectors of nodes that training keeps, and their bytes.
+fn vectors() -> Result<Vec<(PathBuf, u64)>> {
+    let folder = vectors_folder()?;
+    let problem = |e| Error::io("cannot read", &folder, e);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let file = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.map_err(problem)?;
+        Ok((entry.path(), entry.metadata().map_err(problem)?.len()))
+    };
+    fs::read_dir(&folder).map_err(problem)?.map(file).collect()
+}
+
 fn info(store: &Store, output: &Output) -> Result<()> {
     let entries = store.entries(false)?;
     let total: u64 = entries.iter().map(bytes).sum();
+    let vectors = vectors()?;
+    let kept: u64 = vectors.iter().map(|(_, bytes)| bytes).sum();
     let describe = |entry: &Entry| -> Value {
         match &entry.content {
             Ok(m) => json!({
@@ -61,6 +78,7 @@ fn info(store: &Store, output: &Output) -> Result<()> {
                 ("folder", json!(store.folder().display().to_string())),
                 ("bytes", json!(total)),
                 ("entries", entries.iter().map(describe).collect()),
+                ("vectors", json!({"files": vectors.len(), "bytes": kept})),
             ])
         },
         || {
@@ -87,6 +105,10 @@ fn info(store: &Store, output: &Output) -> Result<()> {
                     Err(e) => format!("  {}  {e:#}\n", entry.key),
                 };
             }
+            if !vectors.is_empty() {
+                let files = count(vectors.len() as u64, "file");
+                text += &format!("vectors of node2vec: {files}, {}\n", human(kept.into()));
+            }
             text
         },
     )
@@ -101,11 +123,17 @@ fn clean(store: &Store, all: bool, output: &Output) -> Result<()> {
             false => output.note(&format!("entry {} is in use and stays", entry.key)),
         }
     }
-    let leftovers: Vec<PathBuf> = store.leftovers()?;
+    let mut leftovers: Vec<PathBuf> = store.leftovers()?;
+    let mut freed: u64 = gone.iter().map(|e| bytes(e)).sum();
+    if all {
+        for (path, bytes) in vectors()? {
+            leftovers.push(path);
+            freed += bytes;
+        }
+    }
     for path in &leftovers {
         remove(path)?;
     }
-    let freed: u64 = gone.iter().map(|e| bytes(e)).sum();
     output.result(
         || {
             object([

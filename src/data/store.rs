@@ -90,6 +90,36 @@ pub struct Entry {
     pub content: Result<Manifest>,
 }
 
+/// The folder of this user for what was computed: `HDSE_HOME`, else in the platform's cache folder.
+///
+/// # Errors
+/// If neither is known.
+pub fn user_folder() -> Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let home = || variable("HOME").map(PathBuf::from);
+    let folder = variable("HDSE_HOME").map(PathBuf::from).or_else(|| {
+        let cache = if cfg!(target_os = "macos") {
+            home().map(|h| h.join("Library/Caches"))
+        } else if cfg!(windows) {
+            variable("LOCALAPPDATA").map(PathBuf::from)
+        } else {
+            variable("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| home().map(|h| h.join(".cache")))
+        };
+        cache.map(|c| c.join("hdse"))
+    });
+    folder.ok_or_else(|| Error::config("no place for the store: set HDSE_HOME to a folder"))
+}
+
+/// Where this user's vectors of node2vec are, beside encoded sets.
+///
+/// # Errors
+/// As [`user_folder`].
+pub fn vectors_folder() -> Result<PathBuf> {
+    Ok(user_folder()?.join("node2vec"))
+}
+
 impl Store {
     /// The store in `folder`, which is made when something is put in.
     pub fn new(folder: impl Into<PathBuf>) -> Store {
@@ -101,23 +131,7 @@ impl Store {
     /// # Errors
     /// If neither is known.
     pub fn of_user() -> Result<Store> {
-        let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-        let home = || variable("HOME").map(PathBuf::from);
-        let folder = variable("HDSE_HOME").map(PathBuf::from).or_else(|| {
-            let cache = if cfg!(target_os = "macos") {
-                home().map(|h| h.join("Library/Caches"))
-            } else if cfg!(windows) {
-                variable("LOCALAPPDATA").map(PathBuf::from)
-            } else {
-                variable("XDG_CACHE_HOME")
-                    .map(PathBuf::from)
-                    .or_else(|| home().map(|h| h.join(".cache")))
-            };
-            cache.map(|c| c.join("hdse"))
-        });
-        let folder = folder
-            .ok_or_else(|| Error::config("no place for the store: set HDSE_HOME to a folder"))?;
-        Ok(Store::new(folder.join("encoded")))
+        Ok(Store::new(user_folder()?.join("encoded")))
     }
 
     /// Where it lies.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::node_training::{CONFIG, NODES, write_set};
-use super::train_command::{epochs, fail, start, succeed, wait};
+use super::train_command::{epochs, fail, hdse, start, succeed, succeeds, wait};
 use crate::support::find;
 
 struct Experiment {
@@ -123,7 +123,16 @@ fn arxiv_year_trains_as_released() {
     ] {
         arguments.extend(["--set", change]);
     }
+    let home = folder.path().join("home");
+    let succeed = |arguments: &[&str]| succeeds(hdse(arguments).env("HDSE_HOME", &home));
+    let vectors = || {
+        let info: serde_json::Value =
+            serde_json::from_str(&succeed(&["store", "info", "--json"])).unwrap();
+        info["vectors"].clone()
+    };
     succeed(&arguments);
+    let kept = serde_json::json!({"files": 1, "bytes": 32 + 4 * 8 * 2_000});
+    assert_eq!(vectors(), kept);
     let metrics = std::fs::read_to_string(Path::new(&run).join("seed-0/metrics.jsonl")).unwrap();
     let losses: Vec<f64> = metrics
         .lines()
@@ -140,6 +149,9 @@ fn arxiv_year_trains_as_released() {
     let out = folder.path().join("nodes.csv").to_string_lossy().into_owned();
     succeed(&["predict", &run, "-o", &out]);
     assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 2_001);
+    assert_eq!(vectors(), kept, "evaluation and prediction have found them");
+    succeed(&["store", "clean", "--all"]);
+    assert_eq!(vectors()["files"], 0);
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn set() -> NodeSet {
 }
 
 fn graph(config: &Config) -> NodeGraph {
-    NodeGraph::new(config, set(), MemoryLimit::NONE, &()).unwrap()
+    NodeGraph::new(config, set(), None, MemoryLimit::NONE, &()).unwrap()
 }
 
 /// Asks to stop after so many batches.
@@ -413,7 +413,7 @@ fn cora_is_learned() {
     let set = nodes::by_name("cora").unwrap().load(&options).unwrap();
     let text = include_str!("../../configs/goat-cora.toml");
     let config = Config::parse(text, "cora", &["train.epochs=20".into()]).unwrap();
-    let graph = NodeGraph::new(&config, set, MemoryLimit::NONE, &()).unwrap();
+    let graph = NodeGraph::new(&config, set, None, MemoryLimit::NONE, &()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (outcome, lines) = run(&config, &graph, folder.path(), 2, &());
     let outcome = outcome.unwrap();

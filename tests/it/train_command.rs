@@ -13,9 +13,13 @@ pub fn hdse(arguments: &[&str]) -> Command {
 }
 
 pub fn succeed(arguments: &[&str]) -> String {
-    let output = hdse(arguments).output().unwrap();
+    succeeds(&mut hdse(arguments))
+}
+
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {error}");
+    assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

@@ -17,6 +17,7 @@
 
 mod arcs;
 mod batches;
+mod positions;
 mod rows;
 mod sampling;
 
@@ -25,6 +26,7 @@ pub use batches::NodeExamples;
 pub use rows::Rows;
 pub use sampling::{Draw, Neighbourhood, Sampler};
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::coarsen::{self, Context};
@@ -36,6 +38,7 @@ use crate::monitor::Monitor;
 use crate::nn::{Batch, Clusters, FeatureRows};
 use crate::rng::Seed;
 use crate::{Error, Hierarchy, MemoryLimit, Result};
+use positions::positions;
 use rows::pick;
 
 /// One graph in rows.
@@ -60,10 +63,11 @@ pub struct NodeGraph {
 }
 
 impl NodeGraph {
-    /// Makes a set ready, clusters included.
+    /// Makes a set ready, clusters included. Vectors that random walks gave are kept in a folder, if there is one.
     pub fn new(
         config: &Config,
         set: NodeSet,
+        kept: Option<&Path>,
         limit: MemoryLimit,
         monitor: &dyn Monitor,
     ) -> Result<NodeGraph> {
@@ -72,8 +76,8 @@ impl NodeGraph {
             false => None,
         };
         let walks = config.model.encoding.node2vec();
-        let vectors = walks.map(|walks| walks.embed(&set.graph, Seed(0), limit, monitor));
-        let vectors = vectors.transpose()?.map(|found| found.vectors);
+        let vectors = walks.map(|walks| positions(walks, &set.graph, kept, limit, monitor));
+        let vectors = vectors.transpose()?;
         let mut graph = NodeGraph::with_clusters(config, set, clusters)?;
         if let (Some(walks), Some(vectors)) = (walks, vectors) {
             graph.positions = Some((walks.dim, graph.rows.by_row(&vectors, walks.dim)));
