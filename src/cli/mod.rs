@@ -178,9 +178,13 @@ fn run(cli: Cli, output: &Output) -> Result<()> {
         return Err(Error::config(format!("`--threads {threads}`: take between 1 and 1024")));
     }
     progress::listen_for_interrupts();
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(cli.common.threads.unwrap_or(0))
+    let threads = || rayon::ThreadPoolBuilder::new().num_threads(cli.common.threads.unwrap_or(0));
+    // The first thread works, too: glibc gives others large arrays straight from the system, and back to it. It can't where it
+    // is of another pool already, called from another language.
+    let pool = threads()
+        .use_current_thread()
         .build()
+        .or_else(|_| threads().build())
         .map_err(|e| Error::config(format!("cannot start threads: {e}")))?;
     let limit = cli.common.max_memory.unwrap_or_default();
     pool.install(|| match cli.verb {
