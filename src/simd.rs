@@ -191,6 +191,7 @@ pub trait Lanes: Copy {
     unsafe fn eights(self) -> Self::Eights;
 }
 
+// SAFETY, for all of it: as the caller's.
 impl<V: Vector> Lanes for V {
     type Vector = V;
     type Eights = [V; 1];

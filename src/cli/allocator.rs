@@ -4,7 +4,8 @@
 //! them, and the system clears every page again: a tenth of the time of GOAT on PubMed
 //! (`perf stat -e page-faults hdse bench step configs/goat-pubmed.toml`: nine times as many page faults).
 
-/// Keeps memory that is given back, for the arrays of the next step: those of the first thread, and of others below 64 MiB. Elsewhere than on Linux with glibc, nothing happens.
+/// Keeps memory that is given back, for the arrays of the next step: those of the first thread, and of others below
+/// 64 MiB. Elsewhere than on Linux with glibc, nothing happens.
 pub(super) fn keep_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: numbers are set, which may be done at any time; what is refused stays as it was.

@@ -10,8 +10,10 @@
 use crate::rng::Coins;
 use crate::simd::{Kernel, Lanes, Simd, Vector, WIDTH};
 
-/// Rows of a tile, and of one of wide registers.
+/// Rows of a tile.
 const TILE_ROWS: usize = 6;
+/// Rows of one of wide registers.
+#[cfg(target_arch = "x86_64")]
 const WIDE_ROWS: usize = 12;
 /// Columns of a tile, and of a panel of B.
 pub const PANEL: usize = 2 * WIDTH;
