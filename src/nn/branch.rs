@@ -13,6 +13,7 @@ use super::config::{Local, ModelConfig, Norm};
 use super::layers::{BatchNorm, Dropout, LayerNorm, Linear};
 use super::message::{Gat, Gcn, Sage};
 use super::ops::dense::normalised;
+use super::ops::layer_norm::layer_normalised;
 use super::parameters::Scope;
 use super::pass::Pass;
 use super::states::States;
@@ -186,11 +187,10 @@ impl Between {
     }
 
     fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
-        let x = match &self.norm {
-            Normal::None => x,
-            Normal::Batch(norm) => return normalised(pass, x, norm, self.dropout),
-            Normal::Layer(norm) => norm.forward(pass, x),
-        };
-        self.dropout.forward(pass, activation::relu(x))
+        match &self.norm {
+            Normal::None => self.dropout.forward(pass, activation::relu(x)),
+            Normal::Batch(norm) => normalised(pass, x, norm, self.dropout),
+            Normal::Layer(norm) => layer_normalised(pass, x, norm, true, self.dropout),
+        }
     }
 }

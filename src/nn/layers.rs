@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::ops::dense::linear;
+use super::ops::layer_norm::layer_normalised;
 use super::ops::norm::normalise;
 use super::ops::rectify::rectified;
 use super::ops::rows::{Groups, gather};
@@ -194,12 +195,23 @@ impl LayerNorm {
         }
     }
 
+    /// Scale and shift.
+    pub(super) fn params(&self, pass: &Pass) -> [Tensor<1>; 2] {
+        [self.weight, self.bias].map(|param| pass.param(param))
+    }
+
     /// `[rows, width]` → `[rows, width]`.
     pub fn forward(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
+        layer_normalised(pass, x, self, false, Dropout::NONE)
+    }
+
+    /// The same of tensor operations.
+    pub(super) fn composed(&self, pass: &Pass, x: Tensor<2>) -> Tensor<2> {
         let centred = x.clone() - x.mean_dim(1);
         let variance = centred.clone().square().mean_dim(1); // [rows, 1]
         let scaled = centred / variance.add_scalar(EPSILON).sqrt();
-        scaled * pass.param::<1>(self.weight).unsqueeze() + pass.param::<1>(self.bias).unsqueeze()
+        let [weight, bias] = self.params(pass);
+        scaled * weight.unsqueeze() + bias.unsqueeze()
     }
 }
 

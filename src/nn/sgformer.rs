@@ -20,7 +20,7 @@
 //! x₀ = drop relu BN (W x)      x ← drop relu BN (W [Â x; x₀]) + x₀
 //! ```
 
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
 use super::batch::{Batch, Structure};
 use super::bias::Bias;
@@ -34,6 +34,7 @@ use super::goat;
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, LayerNorm, Linear};
 use super::ops::dense::normalised;
+use super::ops::layer_norm::layer_normalised;
 use super::ops::linear_attention::linear_attention;
 use super::ops::propagate::propagate;
 use super::parameters::Scope;
@@ -146,8 +147,7 @@ impl Backbone for SgFormer {
         let structure = &batch.structure()?;
         let features = self.ends.states(pass, batch, structure)?;
         let (map, norm, dropout) = &self.input;
-        let x = norm.forward(pass, features.through(pass, map));
-        let mut z = dropout.forward(pass, activation::relu(x));
+        let mut z = layer_normalised(pass, features.through(pass, map), norm, true, *dropout);
         let bias = self.bias.as_ref();
         let bias = bias.map(|bias| bias.of_codebook(pass, codebook_of(batch)?)).transpose()?;
         for (number, layer) in self.layers.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Backbone for SgFormer {
                     attention.forward(pass, batch, number, &states, bias.as_ref(), None)?
                 }
             };
-            z = layer.dropout.forward(pass, layer.norm.forward(pass, (attended + z) * 0.5));
+            z = layer_normalised(pass, (attended + z) * 0.5, &layer.norm, false, layer.dropout);
             pass.record(|| format!("layers.{number}.h"), &z);
         }
         let z = pass.chosen(z);

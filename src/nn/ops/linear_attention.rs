@@ -6,9 +6,11 @@
 //! S = kᵀ v     s = kᵀ 1     y_i = (q_i S + n v_i) / (q_i · s + n)       heads averaged
 //! ```
 //!
-//! which has no place for a bias of pairs. A single node sees itself: y = v, whatever q and k are. One large graph is a few large
-//! products. Of graphs of up to some hundred nodes these would be thousands of tiny ones, and weights q_i · k_j of all pairs take no more
-//! work than S: the kernel for them walks graph by graph with these, and keeps nothing but its inputs.
+//! which has no place for a bias of pairs. A single node sees itself: y = v, whatever q and k are. A large graph is [a few large
+//! products](large). Of graphs of up to some hundred nodes these would be thousands of tiny ones, and weights q_i · k_j of all
+//! pairs take no more work than S: the kernel goes from graph to graph with these. It keeps nothing but its inputs.
+
+mod large;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,12 +23,13 @@ use super::{Kept, Operation, apply};
 use crate::nn::batch::Structure;
 use crate::nn::fused::Team;
 use crate::nn::pass::Pass;
-use crate::simd::add_scaled;
+use crate::simd::{Simd, WIDTH, add_scaled};
+use large::Large;
 
 /// The square of the shortest length that is divided by.
 const SHORTEST: f32 = 1e-24;
 
-/// From so many nodes on, a graph is large.
+/// With more nodes, a graph is large.
 const LARGE: usize = 512;
 
 /// Queries, keys and values, each `[nodes, heads × width]` → `[nodes, width]`.
@@ -37,11 +40,13 @@ pub fn linear_attention(
     inputs: [Tensor<2>; 3],
 ) -> Tensor<2> {
     let graphs: Vec<Range<usize>> = structure.pairs.graphs().map(|(nodes, _)| nodes).collect();
-    if graphs.iter().any(|nodes| nodes.len() > LARGE) || pass.is_composed() {
+    let width = inputs[0].dims()[1] / heads;
+    let in_vectors = width.is_multiple_of(WIDTH) || graphs.iter().all(|nodes| nodes.len() <= LARGE);
+    if pass.is_composed() || !in_vectors {
         return composed(&graphs, heads, &inputs);
     }
-    let width = inputs[0].dims()[1] / heads;
-    let kernel = Arc::new(LinearAttention { graphs, heads, width, team: pass.team().clone() });
+    let (simd, team) = (pass.simd(), pass.team().clone());
+    let kernel = Arc::new(LinearAttention { graphs, heads, width, most: LARGE, simd, team });
     apply(&kernel, inputs).unwrap_or_else(|inputs| composed(&kernel.graphs, heads, &inputs))
 }
 
@@ -84,6 +89,9 @@ struct LinearAttention {
     heads: usize,
     /// Of one head.
     width: usize,
+    /// With more nodes, a graph is large.
+    most: usize,
+    simd: Simd,
     team: Arc<Team>,
 }
 
@@ -98,7 +106,11 @@ impl Operation<3> for LinearAttention {
         let nodes = self.graphs.last().map_or(0, |last| last.end);
         let mut y = vec![0.0; nodes * self.width];
         let parts = self.graphs.iter().zip(self.by_graph(&mut y, self.width));
-        self.team.each(parts, |(nodes, y)| {
+        let (large, small): (Vec<_>, Vec<_>) = parts.partition(|(nodes, _)| self.is_large(nodes));
+        for (nodes, y) in large {
+            self.large(inputs, nodes).forward(y);
+        }
+        self.team.each(small, |(nodes, y)| {
             let lengths = self.lengths(inputs, nodes);
             for head in 0..self.heads {
                 if nodes.len() == 1 {
@@ -126,9 +138,16 @@ impl Operation<3> for LinearAttention {
         let [query, key, value] = &mut found;
         let parts = self.graphs.iter().zip(self.by_graph(query, columns));
         let parts = parts.zip(self.by_graph(key, columns)).zip(self.by_graph(value, columns));
-        self.team.each(parts, |(((nodes, query), key), value)| {
+        let (large, small): (Vec<_>, Vec<_>) =
+            parts.partition(|(((nodes, _), _), _)| self.is_large(nodes));
+        let upstream =
+            |nodes: &Range<usize>| &gradient[nodes.start * self.width..nodes.end * self.width];
+        for (((nodes, query), key), value) in large {
+            self.large(kept.inputs, nodes).backward(upstream(nodes), [query, key, value]);
+        }
+        self.team.each(small, |(((nodes, query), key), value)| {
             let lengths = self.lengths(kept.inputs, nodes);
-            let upstream = &gradient[nodes.start * self.width..nodes.end * self.width];
+            let upstream = upstream(nodes);
             if nodes.len() == 1 {
                 for value in value.chunks_exact_mut(self.width) {
                     add_scaled(value, 1.0 / self.heads as f32, upstream);
@@ -154,6 +173,16 @@ impl Operation<3> for LinearAttention {
 }
 
 impl LinearAttention {
+    fn is_large(&self, nodes: &Range<usize>) -> bool {
+        nodes.len() > self.most
+    }
+
+    fn large<'a>(&'a self, inputs: [&'a [f32]; 3], nodes: &Range<usize>) -> Large<'a> {
+        let columns = self.heads * self.width;
+        let inputs = inputs.map(|x| &x[nodes.start * columns..nodes.end * columns]);
+        Large::new((&self.team, self.simd), [self.heads, self.width], inputs)
+    }
+
     /// The rows of every graph.
     fn by_graph<'a>(&self, rows: &'a mut [f32], width: usize) -> Vec<&'a mut [f32]> {
         pieces(rows, self.graphs.iter().cloned(), width)
@@ -273,16 +302,61 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::differences::{check, random, two_threads};
+    use super::super::differences::{check, random, two_threads, ways};
     use super::*;
+
+    fn inputs(nodes: usize, columns: usize) -> [Vec<f32>; 3] {
+        [1, 2, 3].map(|seed| random(nodes * columns, [-1.0, 1.0], seed))
+    }
 
     #[test]
     fn it_has_its_derivatives() {
-        let team = two_threads();
         for (heads, width) in [(1, 4), (3, 5)] {
             let graphs = vec![0..3, 3..4, 4..9];
-            let inputs = [1, 2, 3].map(|seed| random(9 * heads * width, [-1.0, 1.0], seed));
-            check(&LinearAttention { graphs, heads, width, team: team.clone() }, &inputs);
+            let (simd, team) = (Simd::detect(), two_threads());
+            let kernel = LinearAttention { graphs, heads, width, most: 9, simd, team };
+            check(&kernel, &inputs(9, heads * width));
+        }
+    }
+
+    #[test]
+    fn large_graphs_have_their_derivatives() {
+        for (simd, team) in ways() {
+            for (heads, width) in [(1, 16), (2, 8)] {
+                let graphs = vec![0..5, 5..12, 12..13];
+                let team = team.clone();
+                let kernel = LinearAttention { graphs, heads, width, most: 4, simd, team };
+                check(&kernel, &inputs(13, heads * width));
+            }
+        }
+    }
+
+    #[test]
+    fn products_give_what_pairs_give() {
+        // Several blocks in every part, the last ones short.
+        let (nodes, heads, width) = (1700, 2, 24);
+        let inputs = inputs(nodes, heads * width);
+        let slices = inputs.each_ref().map(Vec::as_slice);
+        let upstream = random(nodes * width, [-1.0, 1.0], 4);
+        let found = |most, simd, threads| {
+            let team = Arc::new(Team::new(threads).unwrap());
+            let graphs = vec![0..nodes - 3, nodes - 3..nodes];
+            let kernel = LinearAttention { graphs, heads, width, most, simd, team };
+            let y = kernel.forward(slices).0;
+            let kept = Kept { inputs: slices, output: &[], saved: &() };
+            let [query, key, value] = kernel.backward(kept, &upstream);
+            [y, query, key, value]
+        };
+        let pairs = found(nodes, Simd::detect(), 2);
+        for simd in Simd::all() {
+            let products = found(4, simd, 2);
+            for (ours, theirs) in products.iter().zip(&pairs) {
+                let largest = theirs.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+                for (a, b) in ours.iter().zip(theirs) {
+                    assert!((a - b).abs() <= 2e-5 * largest, "{simd:?}: {a}, by pairs {b}");
+                }
+            }
+            assert!(products == found(4, simd, 1), "{simd:?}: threads change nothing");
         }
     }
 }

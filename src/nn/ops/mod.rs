@@ -11,6 +11,7 @@ pub mod dense;
 #[cfg(test)]
 mod differences;
 pub mod features;
+pub mod layer_norm;
 pub mod linear_attention;
 pub mod messages;
 pub mod norm;
