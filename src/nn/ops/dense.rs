@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use burn::tensor::{Tensor, activation};
 
 use super::rows::{Groups, gather};
-use super::{Kept, Operation, apply, has_kernels};
+use super::{Kept, Operation, PARTS, apply, has_kernels};
 use crate::nn::fused::Team;
 use crate::nn::fused::norm::{self, Affine, Statistics};
 use crate::nn::fused::product::{Biased, Store, Tosses};
@@ -24,8 +24,6 @@ use crate::simd::{Kernel, Simd, Vector, WIDTH, padded};
 
 /// Rows that are worked through together.
 pub(super) const BLOCK: usize = 96;
-/// Parts of sums over all rows.
-const PARTS: usize = 8;
 
 /// x Wᵀ + b: `[rows, inputs]` → `[rows, outputs]`.
 pub fn linear(pass: &Pass, x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {

@@ -11,15 +11,12 @@ use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
-use super::{Kept, Operation, apply};
+use super::{Kept, Operation, PARTS, apply};
 use crate::nn::fused::Team;
 use crate::nn::layers::{Dropout, EPSILON, LayerNorm};
 use crate::nn::pass::Pass;
 use crate::rng::Coins;
 use crate::simd::{Kernel, Simd, Vector, WIDTH};
-
-/// Parts of sums over all rows.
-const PARTS: usize = 8;
 
 /// drop(relu(LayerNorm(x))), or without ReLU: `[rows, width]` → `[rows, width]`.
 pub fn layer_normalised(

@@ -36,6 +36,9 @@ use burn_flex::FlexTensor;
 /// From so many rows on it pays to share them out; fewer are worked through in the plainest way.
 pub const MANY: usize = 256;
 
+/// Parts that sums over all rows are made of: as many for any number of threads, so that the result is the same.
+const PARTS: usize = 8;
+
 /// A differentiable function of `N` matrices to one.
 pub trait Operation<const N: usize>: Debug + Send + Sync + 'static {
     /// What the backward function needs besides inputs and output.

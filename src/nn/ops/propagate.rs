@@ -9,7 +9,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use super::rows::{Groups, gather, sum};
-use super::{Kept, Operation, apply};
+use super::{Kept, Operation, PARTS, apply};
 use crate::nn::fused::Team;
 use crate::nn::pass::{Pass, matrix};
 use crate::simd::{Kernel, Lanes, Simd, Vector};
@@ -88,7 +88,6 @@ impl Lines {
         width: usize,
         count: usize,
     ) -> Vec<f32> {
-        const PARTS: usize = 8;
         let lines = self.offsets.len() - 1;
         let each = lines.div_ceil(PARTS).max(1);
         let mut parts: Vec<Vec<f32>> = vec![vec![0.0; count * width]; lines.div_ceil(each)];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
-use super::{Kept, Operation, apply};
+use super::{Kept, Operation, PARTS, apply};
 use crate::nn::fused::Team;
 use crate::nn::layers::Dropout;
 use crate::nn::pass::Pass;
@@ -35,9 +35,6 @@ struct Rectify {
     simd: Simd,
     team: Arc<Team>,
 }
-
-/// Parts of the sum over all rows.
-const PARTS: usize = 8;
 
 impl Operation<2> for Rectify {
     type Saved = ();

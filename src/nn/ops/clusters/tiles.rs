@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{Kept, Operation};
+use super::super::{Kept, Operation, PARTS};
 use super::softmax::{Derivatives, Powers};
 use crate::nn::fused::Team;
 use crate::nn::fused::product::{Left, PANEL, Right, Store, pack, product};
@@ -15,8 +15,6 @@ use crate::simd::{Simd, WIDTH, padded};
 const BLOCK: usize = 120;
 /// Clusters of a tile.
 pub(super) const TILE: usize = 256;
-/// Parts of sums over all nodes, each summed in order.
-const PARTS: usize = 8;
 
 /// Attention to clusters in blocks and tiles.
 #[derive(Debug)]

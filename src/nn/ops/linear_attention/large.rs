@@ -13,11 +13,9 @@
 use super::SHORTEST;
 use crate::nn::fused::Team;
 use crate::nn::fused::product::{Left, Right, Store, outer, pack, product};
+use crate::nn::ops::PARTS;
 use crate::nn::ops::dense::{BLOCK, add_columns};
 use crate::simd::{Kernel, Simd, Vector, WIDTH, add_scaled, dot};
-
-/// Parts of sums over all nodes.
-const PARTS: usize = 8;
 
 /// What attention in one graph comes to.
 pub(super) struct Large<'a> {
@@ -334,8 +332,9 @@ impl Kernel for AddRows<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         add_scaled(self.sum, self.factor, self.rows);
-        for sum in self.sum.chunks_exact_mut(self.shift.len().max(1)) {
-            add_scaled(sum, 1.0, self.shift);
+        if !self.shift.is_empty() {
+            let rows = self.sum.chunks_exact_mut(self.shift.len());
+            rows.for_each(|sum| add_scaled(sum, 1.0, self.shift));
         }
     }
 }
