@@ -1,8 +1,8 @@
 //! Matrix products in tiles, with what happens to the result done before it is stored.
 //!
 //! C = f(A · B) in tiles of 6 rows and 16 columns, whose sums stay in registers: per step along the inner
-//! dimension two loads of B, six broadcasts of A, twelve multiply-adds. With AVX-512 tiles have 12 rows and 32 columns,
-//! and twice as many multiply-adds, of twice as many numbers each, for every load. A is read through two strides, so
+//! dimension two loads of B, six broadcasts of A, twelve multiply-adds. With AVX-512 tiles have 8 rows and 32 columns: more rows would
+//! fit the registers, but only if no broadcast is loaded ahead of its use, and compilers load them ahead. A is read through two strides, so
 //! it can be a matrix or its transpose; B is read in panels of 16 columns, from a [`packed`](super::weights)
 //! copy or in place. What is done to a tile is an [`Epilogue`]: bias, ReLU, dropout, residual, the mask of a
 //! backward pass. Sums run along the inner dimension in order, so a result depends on its row and column alone.
@@ -12,9 +12,9 @@ use crate::simd::{Kernel, Lanes, Simd, Vector, WIDTH};
 
 /// Rows of a tile.
 const TILE_ROWS: usize = 6;
-/// Rows of one of wide registers.
+/// Rows of one of wide registers: sums, columns and one broadcast for each row fit into 32.
 #[cfg(target_arch = "x86_64")]
-const WIDE_ROWS: usize = 12;
+const WIDE_ROWS: usize = 8;
 /// Columns of a tile, and of a panel of B.
 pub const PANEL: usize = 2 * WIDTH;
 /// Inner steps at a time, at most, where the inner dimension is rows of activations: more fall out of the
@@ -136,13 +136,21 @@ pub fn outer(
 /// Copies the columns of some rows, `stride` apart, into panels for [`Right::packed`]. Columns of the last panel that are
 /// not there are zero.
 pub fn pack(from: &[f32], stride: usize, [rows, columns]: [usize; 2], panels: &mut Vec<f32>) {
-    panels.clear();
     panels.resize(rows * columns.next_multiple_of(PANEL), 0.0);
     for (number, panel) in panels.chunks_exact_mut((rows * PANEL).max(1)).enumerate() {
         let first = number * PANEL;
-        let count = PANEL.min(columns - first);
-        for (row, place) in panel.chunks_exact_mut(PANEL).enumerate() {
+        let places = panel.as_chunks_mut::<PANEL>().0;
+        if columns - first >= PANEL {
+            // A known length is a few moves, no call.
+            for (row, place) in places.iter_mut().enumerate() {
+                place.copy_from_slice(&from[row * stride + first..][..PANEL]);
+            }
+            continue;
+        }
+        let count = columns - first;
+        for (row, place) in places.iter_mut().enumerate() {
             place[..count].copy_from_slice(&from[row * stride + first..][..count]);
+            place[count..].fill(0.0);
         }
     }
 }
