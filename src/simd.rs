@@ -17,6 +17,7 @@ pub fn padded(count: usize) -> usize {
 }
 
 /// A scalar product, of sums side by side.
+#[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a, b) = (a.chunks_exact(WIDTH), b.chunks_exact(WIDTH));
     let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
@@ -30,6 +31,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// `sum += factor * row`
+#[inline(always)]
 pub fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, value) in sum.iter_mut().zip(row) {
         *sum += factor * value;

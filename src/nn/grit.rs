@@ -152,9 +152,16 @@ impl Backbone for Grit {
             structure.by_target.sizes().map(|degree| (1.0 + degree as f32).ln()).collect();
         let degrees = matrix(degrees, [batch.num_nodes(), 1], pass.device());
         for (number, layer) in self.layers.iter().enumerate() {
-            (x, e) = layer.forward(pass, structure, number, x, e, bias.as_ref(), &degrees);
+            let (nodes, seen) =
+                layer.forward(pass, structure, number, x, &e, bias.as_ref(), &degrees);
+            x = nodes;
             pass.record(|| format!("layers.{number}.h"), &x);
-            pass.record(|| format!("layers.{number}.e"), &e);
+            // Nothing reads what pairs are after the last layer, but in training their statistics are kept.
+            let is_last = number + 1 == self.layers.len();
+            if !is_last || pass.is_training() || pass.is_traced() {
+                e = layer.update_pairs(pass, e, seen);
+                pass.record(|| format!("layers.{number}.e"), &e);
+            }
         }
         Ok(self.head.forward(pass, structure, x))
     }
@@ -198,7 +205,7 @@ impl Layer {
         }
     }
 
-    /// New states of nodes and pairs.
+    /// New states of nodes, and ê.
     #[expect(clippy::too_many_arguments, reason = "what a layer reads")]
     fn forward(
         &self,
@@ -206,7 +213,7 @@ impl Layer {
         structure: &Structure,
         number: usize,
         x: Tensor<2>,
-        e: Tensor<2>,
+        e: &Tensor<2>,
         bias: Option<&Tensor<2>>,
         degrees: &Tensor<2>,
     ) -> (Tensor<2>, Tensor<2>) {
@@ -214,26 +221,30 @@ impl Layer {
         if let Some(table) = &table {
             record_bias(pass, structure, number, table);
         }
-        let seen = self.seen(pass, structure, &x, &e);
-        let value = self.value.forward(pass, x.clone());
+        let seen = self.seen(pass, structure, &x, e);
+        let value = self.value.of_many(pass, x.clone());
         let (of_nodes, of_pairs) = self.attend(pass, structure, number, &seen, table, value);
         let attended = self.dropout.forward(pass, of_nodes + self.of_pairs(pass, of_pairs));
         let dim = self.heads * self.width;
         let factor =
             |place: usize| pass.param::<3>(self.degree).narrow(2, place, 1).reshape([1, dim]);
         let attended = attended.clone() * factor(0) + attended * degrees.clone() * factor(1);
-        let x = self.norm.forward(pass, x + self.output.forward(pass, attended));
-        let seen = self.pair_dropout.forward(pass, seen);
-        let e = self.pair_norm.forward(pass, e + self.pair_output.of_many(pass, seen));
+        let x = self.norm.forward(pass, x + self.output.of_many(pass, attended));
         let y = x.clone() + self.feed_forward.forward(pass, x);
-        (self.feed_forward_norm.forward(pass, y), e)
+        (self.feed_forward_norm.forward(pass, y), seen)
+    }
+
+    /// New states of pairs.
+    fn update_pairs(&self, pass: &Pass, e: Tensor<2>, seen: Tensor<2>) -> Tensor<2> {
+        let seen = self.pair_dropout.forward(pass, seen);
+        self.pair_norm.forward(pass, e + self.pair_output.of_many(pass, seen))
     }
 
     /// ê of all pairs: `[pairs, dim]`.
     fn seen(&self, pass: &Pass, structure: &Structure, x: &Tensor<2>, e: &Tensor<2>) -> Tensor<2> {
         let (pairs, dim) = (e.dims()[0], self.heads * self.width);
-        let asked = self.query.forward(pass, x.clone());
-        let found = self.key.forward(pass, x.clone());
+        let asked = self.query.of_many(pass, x.clone());
+        let found = self.key.of_many(pass, x.clone());
         // Factors of all heads, then terms of all heads.
         let (weight, bias) = self.pair.params(pass);
         let order = (0..2 * dim).map(|row| {

@@ -14,7 +14,7 @@ use super::fused::Team;
 use super::ops::rows::{Groups, gather};
 use super::parameters::{Param, Parameters};
 use crate::rng::{Coins, Seed};
-use crate::simd::Simd;
+use crate::simd::{Kernel, Simd, Vector, WIDTH};
 use crate::{MemoryLimit, Result};
 
 /// Training or evaluating.
@@ -257,14 +257,10 @@ impl<'a> Pass<'a> {
 
     /// Factors of a dropout: 0 with probability `rate`, else 1 / (1 - rate); none where nothing drops.
     pub(super) fn mask(&self, site: u64, rate: f64, count: usize) -> Option<Vec<f32>> {
-        let coins = self.coins(site, rate)?;
-        let mut mask = vec![0.0; count];
-        self.team().share_rows(&mut mask, 1, |first, mask| {
-            for (factor, number) in mask.iter_mut().zip(first..) {
-                *factor = coins.factor(number as u32);
-            }
-        });
-        Some(mask)
+        let (coins, simd) = (self.coins(site, rate)?, self.simd);
+        Some(self.team.make_rows(count, 1, |first, factors| {
+            simd.run(Toss { coins: &coins, first: first as u32, factors });
+        }))
     }
 
     /// The coins of a dropout; none where nothing drops.
@@ -334,6 +330,30 @@ impl<'a> Pass<'a> {
             input.grad(&gradients).map_or_else(zeros, values)
         };
         (flat, inputs.iter().map(by_input).collect())
+    }
+}
+
+/// The factors of coins from the first on.
+struct Toss<'a> {
+    coins: &'a Coins,
+    first: u32,
+    factors: &'a mut [f32],
+}
+
+impl Kernel for Toss<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Toss { coins, first, factors } = self;
+        let (vectors, rest) = factors.as_chunks_mut::<WIDTH>();
+        let last = vectors.len() * WIDTH;
+        for (number, factors) in vectors.iter_mut().enumerate() {
+            let first = first.wrapping_add((number * WIDTH) as u32);
+            // SAFETY: eight numbers.
+            unsafe { V::splat(1.0).toss(coins, first).store(factors.as_mut_ptr()) };
+        }
+        for (number, factor) in rest.iter_mut().enumerate() {
+            *factor = coins.factor(first.wrapping_add((last + number) as u32));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! while; between runs they sleep.
 
 use std::any::Any;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -119,6 +120,48 @@ impl Team {
         let piece = (rows.len() / width.max(1)).div_ceil(PIECES).max(SHORTEST);
         let pieces = rows.chunks_mut(piece * width.max(1)).enumerate();
         self.each(pieces, |(number, rows)| work(number * piece, rows));
+    }
+
+    /// Makes an array of pieces, one for each thing, with room for so many numbers. Whichever member is free gets a thing and the memory for
+    /// its piece, which it clears as it takes it: an array that is cleared before it is filled goes through memory twice.
+    pub(crate) fn make<T: Send>(
+        &self,
+        things: impl IntoIterator<Item = T>,
+        room: impl Fn(&T) -> usize,
+        work: impl Fn(T, &mut Fresh) + Sync,
+    ) -> Vec<f32> {
+        let things: Vec<T> = things.into_iter().collect();
+        let count = things.iter().map(&room).sum();
+        let mut numbers = Vec::with_capacity(count);
+        let mut rest = &mut numbers.spare_capacity_mut()[..count];
+        let mut places = Vec::with_capacity(things.len());
+        for thing in things {
+            let place = rest.split_off_mut(..room(&thing)).expect("as much as all have");
+            places.push((thing, place));
+        }
+        assert!(rest.is_empty(), "a thing has the same room each time");
+        self.each(places, |(thing, place)| {
+            let mut fresh = Fresh(place);
+            work(thing, &mut fresh);
+            fresh.rest();
+        });
+        // SAFETY: pieces cover as many numbers, and nothing of any piece is left to be cleared.
+        unsafe { numbers.set_len(count) };
+        numbers
+    }
+
+    /// The same of rows of `width` numbers, in pieces that stay in the cache; each goes with the number of its first row.
+    pub(crate) fn make_rows(
+        &self,
+        rows: usize,
+        width: usize,
+        work: impl Fn(usize, &mut [f32]) + Sync,
+    ) -> Vec<f32> {
+        let most = (CACHED / width.max(1)).max(SHORTEST);
+        let piece = rows.div_ceil(PIECES).clamp(SHORTEST, most);
+        let firsts = (0..rows).step_by(piece);
+        let room = |first: &usize| piece.min(rows - first) * width;
+        self.make(firsts, room, |first, fresh| work(first, fresh.rest()))
     }
 
     /// Memory of an earlier run, of the same network if there is some.
@@ -292,9 +335,30 @@ struct Barrier {
     broken: AtomicBool,
 }
 
+/// Memory for a piece of an array, cleared as it is taken.
+#[derive(Debug)]
+pub(crate) struct Fresh<'a>(&'a mut [MaybeUninit<f32>]);
+
+impl<'a> Fresh<'a> {
+    /// The next so many numbers, all 0.
+    pub(crate) fn next(&mut self, count: usize) -> &'a mut [f32] {
+        let place = self.0.split_off_mut(..count).expect("no more than there are");
+        place.fill(MaybeUninit::new(0.0));
+        // SAFETY: it has just been filled.
+        unsafe { place.assume_init_mut() }
+    }
+
+    /// All that are left.
+    pub(crate) fn rest(&mut self) -> &'a mut [f32] {
+        self.next(self.0.len())
+    }
+}
+
 /// Pieces that rows are cut into, and how short they may be.
 const PIECES: usize = 64;
 const SHORTEST: usize = 16;
+/// Numbers of a piece that is to stay in the cache.
+const CACHED: usize = 1 << 16;
 
 /// How much memory is kept: for a model, and for another that takes turns with it.
 const SPARE: usize = 2;
@@ -357,6 +421,35 @@ mod tests {
                     assert_eq!(count.load(Ordering::Relaxed), threads);
                 }
             });
+        }
+    }
+
+    #[test]
+    fn pieces_lie_in_order_and_what_nobody_took_is_zero() {
+        for threads in [1, 3] {
+            let team = Team::new(threads).unwrap();
+            let made = team.make(
+                0..20usize,
+                |&thing| thing,
+                |thing, fresh| {
+                    assert!(fresh.next(thing / 2).iter().all(|x| *x == 0.0));
+                    if thing % 3 == 0 {
+                        fresh.rest().fill(thing as f32);
+                    }
+                },
+            );
+            let piece = |thing: usize| {
+                let value = |i: usize| if thing % 3 == 0 && i >= thing / 2 { thing } else { 0 };
+                (0..thing).map(move |i| value(i) as f32)
+            };
+            assert!(made.into_iter().eq((0..20).flat_map(piece)));
+            let rows = team.make_rows(1000, 3, |first, rows| {
+                for (i, row) in rows.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+                    row.fill((first + i) as f32);
+                }
+            });
+            assert!(rows.into_iter().eq((0..3000).map(|i| (i / 3) as f32)));
+            assert!(team.make_rows(0, 3, |_, _| unreachable!()).is_empty());
         }
     }
 

@@ -164,11 +164,10 @@ impl Active<'_> {
         norm::activate(simd, None, (x, self.affine), tosses, out);
     }
 
-    /// The derivative by what BatchNorm made, in place, by way of a copy.
-    fn backward(&self, simd: Simd, firsts: &[u32], x: &[f32], dy: &mut [f32], copy: &mut [f32]) {
+    /// The derivative by what BatchNorm made.
+    fn backward(&self, simd: Simd, firsts: &[u32], x: &[f32], dy: &[f32], out: &mut [f32]) {
         let tosses = self.coins.map(|coins| Tosses { coins, firsts });
-        copy[..dy.len()].copy_from_slice(dy);
-        norm::deactivate(simd, &copy[..dy.len()], (x, self.affine), tosses, dy);
+        norm::deactivate(simd, dy, (x, self.affine), tosses, out);
     }
 }
 
@@ -201,10 +200,10 @@ fn forward_rows(
     map: &Map,
     active: Option<Active>,
     (x, inputs): (&[f32], usize),
-    (y, outputs): (&mut [f32], usize),
-) {
+    outputs: usize,
+) -> Vec<f32> {
     let padded = map.outputs();
-    team.share_rows(y, outputs, |first, y| {
+    team.make_rows(x.len() / inputs, outputs, |first, y| {
         let mut normal = vec![0.0; if active.is_some() { BLOCK * inputs } else { 0 }];
         let mut wide = vec![0.0; if padded == outputs { 0 } else { BLOCK * padded }];
         for (number, y) in y.chunks_mut(BLOCK * outputs).enumerate() {
@@ -231,7 +230,7 @@ fn forward_rows(
                 y.copy_from_slice(&wide[..outputs]);
             }
         }
-    });
+    })
 }
 
 /// y = x Wᵀ + b for rows that get no derivative.
@@ -241,17 +240,13 @@ pub(super) fn map_rows(
     (x, inputs): (&[f32], usize),
 ) -> Vec<f32> {
     let outputs = weight.len() / inputs;
-    let mut y = vec![0.0; x.len() / inputs * outputs];
-    forward_rows(by, &packed(weight, bias, inputs, false), None, (x, inputs), (&mut y, outputs));
-    y
+    forward_rows(by, &packed(weight, bias, inputs, false), None, (x, inputs), outputs)
 }
 
 /// The rows of one part of a sum over all rows.
-struct Part<'a> {
+struct Part {
     first: usize,
     count: usize,
-    /// Derivatives by x, where they are wanted.
-    by_x: &'a mut [f32],
     /// Derivatives by weights.
     gradient: Vec<f32>,
     /// Derivatives by the bias.
@@ -280,36 +275,41 @@ impl Kernel for AddColumns<'_> {
 }
 
 /// The parts that so many rows are summed up in.
-fn parts(rows: usize, by_x: &mut [f32], [weights, bias, sums]: [usize; 3]) -> Vec<Part<'_>> {
+fn parts(rows: usize, [weights, bias, sums]: [usize; 3]) -> Vec<Part> {
     let count = rows.div_ceil(PARTS).next_multiple_of(BLOCK);
-    let width = by_x.len() / rows.max(1);
-    let mut rest = by_x;
     let part = |first: usize| {
         let count = count.min(rows - first);
-        let (by_x, others) = std::mem::take(&mut rest).split_at_mut(count * width);
-        rest = others;
         let [by_bias, sums] = [bias, sums].map(|count| vec![0.0; count]);
-        Part { first, count, by_x, gradient: vec![0.0; weights], by_bias, sums }
+        Part { first, count, gradient: vec![0.0; weights], by_bias, sums }
     };
     (0..rows).step_by(count.max(1)).map(part).collect()
 }
 
-/// Derivatives by weights and bias, and by x if there is room for it; those by x are before BatchNorm is taken into
-/// account, whose sums are the last result.
+/// What comes of going back through a map: derivatives by weights, bias and x, the last before BatchNorm is taken into account, whose sums
+/// are beside them.
+struct Back {
+    by_weight: Vec<f32>,
+    by_bias: Vec<f32>,
+    by_x: Vec<f32>,
+    sums: Vec<f64>,
+}
+
+/// All derivatives; those by x are empty unless they are wanted.
 fn backward_rows(
     (team, simd): (&Team, Simd),
     map: &Map,
     before: Option<(Active, &Statistics)>,
     (x, inputs): (&[f32], usize),
     (dy, outputs): (&[f32], usize),
-    by_x: &mut [f32],
-) -> (Vec<f32>, Vec<f32>, Vec<f64>) {
+    wants_x: bool,
+) -> Back {
     let padded = map.outputs();
     let wide_inputs = inputs.next_multiple_of(2 * WIDTH);
     let width_of_sums = if before.is_some() { 2 * inputs } else { 0 };
     let sizes = [inputs * outputs, outputs, width_of_sums];
-    let mut all = parts(x.len() / inputs, by_x, sizes);
-    team.each(&mut all, |part| {
+    let mut all = parts(x.len() / inputs, sizes);
+    let room = |part: &&mut Part| if wants_x { part.count * inputs } else { 0 };
+    let by_x = team.make(&mut all, room, |part, by_x| {
         let mut normal = vec![0.0; if before.is_some() { BLOCK * inputs } else { 0 }];
         let mut wide = vec![0.0; if padded == outputs { 0 } else { BLOCK * padded }];
         let mut wide_x = vec![0.0; if wide_inputs == inputs { 0 } else { BLOCK * wide_inputs }];
@@ -333,10 +333,10 @@ fn backward_rows(
             }
             let slot = Slot { numbers: &mut part.gradient, start: 0, add: start > 0 };
             map.gradient(simd, rows, dy, mapped, inputs, slot);
-            if part.by_x.is_empty() {
+            if !wants_x {
                 continue;
             }
-            let out = &mut part.by_x[start * inputs..][..rows * inputs];
+            let out = by_x.next(rows * inputs);
             if wide_inputs == inputs {
                 map.backward(simd, rows, dy, Store::new(out, inputs));
             } else {
@@ -354,20 +354,23 @@ fn backward_rows(
             }
             if let Some((active, statistics)) = before {
                 let firsts = Active::firsts(first..first + rows, inputs);
-                active.backward(simd, &firsts, x, out, &mut normal);
+                let copy = &mut normal[..out.len()];
+                copy.copy_from_slice(out);
+                active.backward(simd, &firsts, x, copy, out);
                 norm::derivative_sums(simd, out, [(x, statistics)], &mut block_sums);
                 part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
             }
         }
     });
-    let mut gradient = vec![0.0; inputs * outputs];
+    let mut by_weight = vec![0.0; inputs * outputs];
     let (mut by_bias, mut sums) = (vec![0.0; outputs], vec![0.0; width_of_sums]);
     for part in &all {
-        gradient.iter_mut().zip(&part.gradient).for_each(|(sum, own)| *sum += own);
+        by_weight.iter_mut().zip(&part.gradient).for_each(|(sum, own)| *sum += own);
         by_bias.iter_mut().zip(&part.by_bias).for_each(|(sum, own)| *sum += own);
         sums.iter_mut().zip(&part.sums).for_each(|(sum, own)| *sum += own);
     }
-    (gradient, by_bias.into_iter().map(|sum: f64| sum as f32).collect(), sums)
+    let by_bias = by_bias.into_iter().map(|sum: f64| sum as f32).collect();
+    Back { by_weight, by_bias, by_x, sums }
 }
 
 /// The derivatives by weights and bias for rows that get none.
@@ -378,8 +381,8 @@ pub(super) fn weight_gradient(
     dy: (&[f32], usize),
 ) -> [Vec<f32>; 2] {
     let map = packed(weight, &[], x.1, false);
-    let (by_weight, by_bias, _) = backward_rows(by, &map, None, x, dy, &mut []);
-    [by_weight, by_bias]
+    let back = backward_rows(by, &map, None, x, dy, false);
+    [back.by_weight, back.by_bias]
 }
 
 /// The derivative by x, from that by what BatchNorm made of it, in place; and those by scale and shift.
@@ -448,8 +451,7 @@ impl Operation<5> for Dense {
         let active =
             self.before.as_ref().map(|b| Active { affine: &affine, coins: b.coins.as_ref() });
         let map = packed(weight, self.bias(bias), inputs, false);
-        let mut y = vec![0.0; x.len() / inputs * outputs];
-        forward_rows((&self.team, simd), &map, active, (x, inputs), (&mut y, outputs));
+        let y = forward_rows((&self.team, simd), &map, active, (x, inputs), outputs);
         (y, affine)
     }
 
@@ -465,10 +467,9 @@ impl Operation<5> for Dense {
             (active, before.statistics(&self.team, simd, x, inputs))
         });
         let map = packed(weight, &[], inputs, true);
-        let mut by_x = vec![0.0; x.len()];
         let dy = (gradient, outputs);
-        let (by_weight, by_bias, sums) =
-            backward_rows(by, &map, before, (x, inputs), dy, &mut by_x);
+        let Back { by_weight, by_bias, mut by_x, sums } =
+            backward_rows(by, &map, before, (x, inputs), dy, true);
         let by_bias = if self.biased { by_bias } else { vec![0.0] };
         let [by_scale, by_shift] = match before {
             Some((_, statistics)) => {
@@ -529,8 +530,7 @@ impl Operation<3> for Normalised {
         let Normalised { before, width, simd, team, .. } = self;
         let affine = before.statistics(team, *simd, x, *width).forward(scale, shift);
         let active = Active { affine: &affine, coins: before.coins.as_ref() };
-        let mut y = vec![0.0; self.rows(x).0 * width];
-        team.share_rows(&mut y, *width, |first, y| {
+        let y = team.make_rows(self.rows(x).0, *width, |first, y| {
             let (x, firsts) = self.block(x, first, y.len() / width);
             active.forward(*simd, &firsts, &x, y);
         });
@@ -543,14 +543,16 @@ impl Operation<3> for Normalised {
         let (width, simd) = (*width, *simd);
         let statistics = before.statistics(team, simd, x, width);
         let active = Active { affine: kept.saved, coins: before.coins.as_ref() };
-        let mut by_y = gradient.to_vec();
-        let mut all = parts(self.rows(x).0, &mut by_y, [0, 0, 2 * width]);
-        team.each(&mut all, |part| {
-            let (mut block_sums, mut copy) = (vec![0.0; 2 * width], vec![0.0; BLOCK * width]);
-            for (number, dy) in part.by_x.chunks_mut(BLOCK * width).enumerate() {
+        let mut all = parts(self.rows(x).0, [0, 0, 2 * width]);
+        let room = |part: &&mut Part| part.count * width;
+        let mut by_x = team.make(&mut all, room, |part, by_y| {
+            let mut block_sums = vec![0.0; 2 * width];
+            let dy = &gradient[part.first * width..][..part.count * width];
+            for (number, dy) in dy.chunks(BLOCK * width).enumerate() {
                 let (x, firsts) = self.block(x, part.first + number * BLOCK, dy.len() / width);
-                active.backward(simd, &firsts, &x, dy, &mut copy);
-                norm::derivative_sums(simd, dy, [(&*x, statistics)], &mut block_sums);
+                let by_y = by_y.next(dy.len());
+                active.backward(simd, &firsts, &x, dy, by_y);
+                norm::derivative_sums(simd, by_y, [(&*x, statistics)], &mut block_sums);
                 part.sums.iter_mut().zip(&block_sums).for_each(|(sum, own)| *sum += own);
             }
         });
@@ -558,8 +560,6 @@ impl Operation<3> for Normalised {
         for part in &all {
             sums.iter_mut().zip(&part.sums).for_each(|(sum, own)| *sum += own);
         }
-        drop(all);
-        let mut by_x = by_y;
         if let Some(rows) = &self.wanted {
             let mut every = vec![0.0; x.len()];
             for (&row, own) in rows.of_row().iter().zip(by_x.chunks_exact(width)) {

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Tensor;
 
-use super::dense::{BLOCK, statistics, through_norm};
+use super::dense::{BLOCK, statistics};
 use super::{Kept, MANY, Operation, apply, has_kernels};
 use crate::nn::fused::Team;
 use crate::nn::fused::norm::{self as fused, Statistics};
@@ -103,8 +103,7 @@ impl Operation<3> for InVectors {
         let InVectors { width, simd, ref team, .. } = *self;
         let statistics = self.found.get_or_init(|| statistics(team, simd, x, width));
         let affine = statistics.forward(weight, bias);
-        let mut y = vec![0.0; x.len()];
-        team.share_rows(&mut y, width, |first, y| {
+        let y = team.make_rows(x.len() / width, width, |first, y| {
             fused::apply(simd, [(&x[first * width..][..y.len()], &affine)], y);
         });
         (y, ())
@@ -125,10 +124,14 @@ impl Operation<3> for InVectors {
         for block in blocks.chunks_exact(2 * width) {
             sums.iter_mut().zip(block).for_each(|(sum, own)| *sum += own);
         }
-        let mut by_x = gradient.to_vec();
-        let [by_weight, by_bias] =
-            through_norm((team, simd), statistics, weight, (x, width), &mut by_x, &sums);
-        [by_x, by_weight, by_bias]
+        let (sums, products) = sums.split_at(width);
+        let constants = statistics.backward(weight, sums, products);
+        let by_x = team.make_rows(x.len() / width, width, |first, by_x| {
+            let [dy, x] = [gradient, x].map(|rows| &rows[first * width..][..by_x.len()]);
+            fused::backward(simd, &constants, [dy, x], by_x, None);
+        });
+        let by_bias = sums.iter().map(|&sum| sum as f32).collect();
+        [by_x, statistics.by_weight(products).collect(), by_bias]
     }
 }
 

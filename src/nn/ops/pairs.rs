@@ -20,7 +20,7 @@ use super::attention::Pairs;
 use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
 use crate::nn::pass::Pass;
-use crate::simd::{Kernel, Simd, Vector};
+use crate::simd::{Kernel, Simd, Vector, WIDTH, add_scaled, dot};
 
 /// Scores are cut off here, before the bias.
 pub const CLAMP: f32 = 5.0;
@@ -72,28 +72,26 @@ impl Operation<3> for Seen {
 
     fn forward(&self, inputs: [&[f32]; 3]) -> (Vec<f32>, ()) {
         let Seen { width, simd, .. } = *self;
-        let mut seen = vec![0.0; self.pairs.len() * width];
-        let own = pieces(&mut seen, self.pairs.graphs().map(|graph| graph.1), width);
-        self.team.each(self.pairs.graphs().zip(own), |(graph, seen)| {
-            simd.run(SeenForward { graph, width, inputs, seen });
+        let room = |(_, pairs): &Graph| pairs.len() * width;
+        let seen = self.team.make(self.pairs.graphs(), room, |graph, seen| {
+            simd.run(SeenForward { graph, width, inputs, seen: seen.rest() });
         });
         (seen, ())
     }
 
     fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
         let Seen { width, simd, .. } = *self;
-        let mut by = kept.inputs.map(|input| vec![0.0; input.len()]);
+        let [mut by_query, mut by_key] = [0, 1].map(|input| vec![0.0; kept.inputs[input].len()]);
         let nodes = || self.pairs.graphs().map(|graph| graph.0);
-        let [by_query, by_key, by_pair] = &mut by;
-        let by_query = pieces(by_query, nodes(), width);
-        let by_key = pieces(by_key, nodes(), width);
-        let by_pair = pieces(by_pair, self.pairs.graphs().map(|graph| graph.1), 2 * width);
-        let work = self.pairs.graphs().zip(by_query).zip(by_key).zip(by_pair);
-        self.team.each(work, |(((graph, by_query), by_key), by_pair)| {
-            let by = [by_query, by_key, by_pair];
+        let ends = pieces(&mut by_query, nodes(), width).into_iter();
+        let ends = ends.zip(pieces(&mut by_key, nodes(), width));
+        let work = self.pairs.graphs().zip(ends);
+        let room = |((_, pairs), _): &(Graph, _)| pairs.len() * 2 * width;
+        let by_pair = self.team.make(work, room, |(graph, (by_query, by_key)), by_pair| {
+            let by = [by_query, by_key, by_pair.rest()];
             simd.run(SeenBackward { graph, width, inputs: kept.inputs, gradient, by });
         });
-        by
+        [by_query, by_key, by_pair]
     }
 }
 
@@ -218,26 +216,18 @@ impl Operation<4> for Attend {
     }
 
     fn backward(&self, kept: Kept<'_, Vec<f32>, 4>, gradient: &[f32]) -> [Vec<f32>; 4] {
-        let [seen, score, table, value] = kept.inputs;
-        let (mut by_seen, mut by_value) = (vec![0.0; seen.len()], vec![0.0; value.len()]);
+        let [_, score, table, value] = kept.inputs;
+        let mut by_value = vec![0.0; value.len()];
         let graphs: Vec<Graph> = self.pairs.graphs().collect();
         let mut sums = vec![vec![0.0; score.len() + table.len()]; graphs.len()];
-        let seen_pieces =
-            pieces(&mut by_seen, graphs.iter().map(|graph| graph.1.clone()), self.width);
         let value_pieces =
             pieces(&mut by_value, graphs.iter().map(|graph| graph.0.clone()), self.width);
-        let work = graphs.iter().cloned().zip(seen_pieces).zip(value_pieces).zip(&mut sums);
-        self.team.each(work, |(((graph, by_seen), by_value), sums)| {
-            let kept = (kept.inputs, &kept.saved[..]);
-            self.simd.run(AttendBackward {
-                of: self,
-                graph,
-                kept,
-                gradient,
-                by_seen,
-                by_value,
-                sums,
-            });
+        let work = graphs.iter().cloned().zip(value_pieces).zip(&mut sums);
+        let room = |(((_, pairs), _), _): &((Graph, _), _)| pairs.len() * self.width;
+        let by_seen = self.team.make(work, room, |((graph, by_value), sums), by_seen| {
+            let (kept, by_seen) = ((kept.inputs, &kept.saved[..]), by_seen.rest());
+            let of = self;
+            self.simd.run(AttendBackward { of, graph, kept, gradient, by_seen, by_value, sums });
         });
         let mut total = vec![0.0; score.len() + table.len()];
         for own in &sums {
@@ -253,8 +243,28 @@ impl Operation<4> for Attend {
 fn dots(seen: &[f32], score: &[f32], dots: &mut [f32]) {
     let own = seen.len() / dots.len();
     let heads = seen.chunks_exact(own).zip(score.chunks_exact(own));
-    for (dot, (seen, score)) in dots.iter_mut().zip(heads) {
-        *dot = seen.iter().zip(score).map(|(x, a)| x * a).sum();
+    for (place, (seen, score)) in dots.iter_mut().zip(heads) {
+        *place = dot(seen, score);
+    }
+}
+
+/// eˣ of all numbers, in place.
+///
+/// # Safety
+/// The processor has the instructions of `V`.
+#[inline(always)]
+unsafe fn raise<V: Vector>(numbers: &mut [f32]) {
+    let mut chunks = numbers.chunks_exact_mut(WIDTH);
+    // SAFETY: chunks of eight numbers.
+    unsafe {
+        for chunk in &mut chunks {
+            V::load(chunk.as_ptr()).exp().store(chunk.as_mut_ptr());
+        }
+        let rest = chunks.into_remainder();
+        let mut last = [0.0; WIDTH];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = V::load(last.as_ptr()).exp().to_array();
+        rest.copy_from_slice(&last[..rest.len()]);
     }
 }
 
@@ -283,7 +293,8 @@ impl Kernel for AttendForward<'_> {
             let first = pairs.start + i * size;
             let weights = &mut weights[i * size * heads..][..size * heads];
             for (j, scores) in weights.chunks_exact_mut(heads).enumerate() {
-                dots(&seen[(first + j) * width..][..width], score, scores);
+                let seen = &seen[(first + j) * width..][..width];
+                dots(seen, score, scores);
                 scores.iter_mut().for_each(|score| *score = score.clamp(-CLAMP, CLAMP));
                 if biased && let Some(codes) = of.pairs.codes() {
                     let bias = &table[codes[first + j] as usize * heads..][..heads];
@@ -296,10 +307,12 @@ impl Kernel for AttendForward<'_> {
                 largest.iter_mut().zip(scores).for_each(|(most, &score)| *most = most.max(score));
             }
             for scores in weights.chunks_exact_mut(heads) {
-                for ((score, most), total) in scores.iter_mut().zip(&largest).zip(&mut total) {
-                    *score = (*score - most).exp();
-                    *total += *score;
-                }
+                scores.iter_mut().zip(&largest).for_each(|(score, most)| *score -= most);
+            }
+            // SAFETY: the instructions are there, by contract.
+            unsafe { raise::<V>(weights) };
+            for powers in weights.chunks_exact(heads) {
+                total.iter_mut().zip(powers).for_each(|(total, power)| *total += power);
             }
             let (of_nodes, of_pairs) = y.split_at_mut(width);
             for (j, weights) in weights.chunks_exact_mut(heads).enumerate() {
@@ -309,11 +322,9 @@ impl Kernel for AttendForward<'_> {
                 for (head, weight) in weights.iter().enumerate() {
                     let factor = mask.as_ref().map_or(1.0, |mask| mask[(first + j) * heads + head]);
                     let weight = weight * factor;
-                    let columns = head * own..(head + 1) * own;
-                    let sums = of_nodes[columns.clone()].iter_mut().zip(&value[columns.clone()]);
-                    sums.for_each(|(sum, v)| *sum += weight * v);
-                    let sums = of_pairs[columns.clone()].iter_mut().zip(&seen[columns]);
-                    sums.for_each(|(sum, x)| *sum += weight * x);
+                    let columns = || head * own..(head + 1) * own;
+                    add_scaled(&mut of_nodes[columns()], weight, &value[columns()]);
+                    add_scaled(&mut of_pairs[columns()], weight, &seen[columns()]);
                 }
             }
         }
@@ -340,7 +351,7 @@ impl Kernel for AttendBackward<'_> {
         let Attend { heads, width, biased, ref mask, .. } = *of;
         let (size, own) = (nodes.len(), width / heads);
         let (by_score, by_table) = sums.split_at_mut(width);
-        let (mut by_weight, mut dot) = (vec![0.0; size * heads], vec![0.0; heads]);
+        let (mut by_weight, mut found) = (vec![0.0; size * heads], vec![0.0; heads]);
         let (mut of_row, mut mean) = (vec![0.0; width], vec![0.0f32; heads]);
         for i in 0..size {
             let first = pairs.start + i * size;
@@ -358,12 +369,11 @@ impl Kernel for AttendBackward<'_> {
                     let place = (first + j) * heads + head;
                     let factor = mask.as_ref().map_or(1.0, |mask| mask[place]);
                     let weight = weights[place] * factor;
-                    let mut sum = 0.0;
-                    for c in head * own..(head + 1) * own {
-                        sum += by_nodes[c] * value[c] + by_pairs[c] * seen[c];
-                        by_value[c] += weight * by_nodes[c];
-                        by_seen[c] = weight * by_pairs[c];
-                    }
+                    let columns = || head * own..(head + 1) * own;
+                    let (by_nodes, by_pairs) = (&by_nodes[columns()], &by_pairs[columns()]);
+                    add_scaled(&mut by_value[columns()], weight, by_nodes);
+                    add_scaled(&mut by_seen[columns()], weight, by_pairs);
+                    let sum = dot(by_nodes, &value[columns()]) + dot(by_pairs, &seen[columns()]);
                     by_weight[j * heads + head] = sum * factor;
                     mean[head] += weights[place] * sum * factor;
                 }
@@ -372,18 +382,17 @@ impl Kernel for AttendBackward<'_> {
             for j in 0..size {
                 let seen = &seen[(first + j) * width..][..width];
                 let by_seen = &mut by_seen[(i * size + j) * width..][..width];
-                dots(seen, score, &mut dot);
+                dots(seen, score, &mut found);
                 for head in 0..heads {
                     let weight = weights[(first + j) * heads + head];
                     let by_score = weight * (by_weight[j * heads + head] - mean[head]);
                     if biased && let Some(codes) = of.pairs.codes() {
                         by_table[codes[first + j] as usize * heads + head] += f64::from(by_score);
                     }
-                    if (-CLAMP..=CLAMP).contains(&dot[head]) {
-                        for c in head * own..(head + 1) * own {
-                            by_seen[c] += by_score * score[c];
-                            of_row[c] += by_score * seen[c];
-                        }
+                    if (-CLAMP..=CLAMP).contains(&found[head]) {
+                        let columns = || head * own..(head + 1) * own;
+                        add_scaled(&mut by_seen[columns()], by_score, &score[columns()]);
+                        add_scaled(&mut of_row[columns()], by_score, &seen[columns()]);
                     }
                 }
             }
