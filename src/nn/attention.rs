@@ -59,6 +59,5 @@ pub(super) fn attend(
     dropout: Dropout,
     name: impl Fn() -> String,
 ) -> Tensor<2> {
-    let mask = dropout.mask(pass, pairs.len() * heads);
-    attention(pass, pairs, heads, inputs, table, mask, name)
+    attention(pass, pairs, heads, inputs, table, dropout.coins(pass), name)
 }

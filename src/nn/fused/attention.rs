@@ -10,7 +10,7 @@
 //! scores is a sum of rows. The bias is looked up in a table with a row for each head, and its derivative
 //! is added up for all heads at once: `[codes, heads]`, in double precision since many pairs share a code.
 
-use super::lanes::{Lane, Span};
+use super::lanes::{Span, Spans};
 use super::product::{Left, Right, Store, product};
 use super::stack::fit;
 use crate::rng::Coins;
@@ -40,7 +40,8 @@ impl Heads {
         (part * self.count + head) * self.padded()
     }
 
-    fn scale(&self) -> f32 {
+    /// What scores are multiplied by.
+    pub fn scale(&self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
 }
@@ -53,12 +54,12 @@ pub struct Scratch {
     scores: Vec<f32>,
 }
 
-/// Attention of a lane: `mixed` from `packed` = queries, keys, values; `weights` are kept.
+/// Attention inside graphs: `mixed` from `packed` = queries, keys, values; `weights` are kept.
 #[expect(clippy::too_many_arguments, reason = "all of it is one operation")]
 pub fn forward(
     simd: Simd,
     heads: Heads,
-    lane: &Lane,
+    spans: &Spans,
     packed: &[f32],
     bias: Option<(&[f32], usize)>,
     coins: Option<&Coins>,
@@ -66,7 +67,7 @@ pub fn forward(
     mixed: &mut [f32],
     scratch: &mut Scratch,
 ) {
-    for span in &lane.graphs {
+    for span in &spans.graphs {
         let (size, stride) = (span.size(), span.stride());
         let rows = span.rows.start * heads.stride;
         for head in 0..heads.count {
@@ -77,7 +78,7 @@ pub fn forward(
             let size3 = [size, stride, heads.width];
             product(simd, size3, queries, keys, Store::new(weights, stride));
             let bias = bias.map(|(tables, codes)| {
-                (&tables[head * codes..][..codes], &lane.codes[span.pairs..][..span.pairs()])
+                (&tables[head * codes..][..codes], &spans.codes[span.pairs..][..span.pairs()])
             });
             let first = first_coin(heads, span, head);
             let drop = coins.map(|coins| (coins, first, fit(&mut scratch.dropped, span.pairs())));
@@ -97,7 +98,7 @@ pub fn forward(
 pub fn backward(
     simd: Simd,
     heads: Heads,
-    lane: &Lane,
+    spans: &Spans,
     packed: &[f32],
     weights: &[f32],
     by_mixed: &[f32],
@@ -107,7 +108,7 @@ pub fn backward(
     scratch: &mut Scratch,
 ) {
     let mut by_bias = by_bias;
-    for span in &lane.graphs {
+    for span in &spans.graphs {
         let (size, stride) = (span.size(), span.stride());
         let rows = span.rows.start * heads.stride;
         fit(&mut scratch.scores, heads.count * span.pairs());
@@ -146,13 +147,13 @@ pub fn backward(
             product(simd, size3, left, queries, Store::new(out, heads.stride));
         }
         if let Some(by_bias) = &mut by_bias {
-            let codes = &lane.codes[span.pairs..][..span.pairs()];
+            let codes = &spans.codes[span.pairs..][..span.pairs()];
             histogram(heads.count, size, stride, codes, &scratch.scores, by_bias);
         }
     }
 }
 
-/// Where the weights of a graph's head are in a lane.
+/// Where the weights of a graph's head are.
 fn place(heads: Heads, span: &Span, head: usize) -> usize {
     span.pairs * heads.count + head * span.pairs()
 }

@@ -383,7 +383,7 @@ impl Stack {
             attention::backward(
                 simd,
                 heads,
-                lane,
+                &lane.spans,
                 &kept.packed,
                 &kept.weights,
                 by_mixed,

@@ -182,7 +182,17 @@ impl Stack {
         let mixed = fit(&mut kept.mixed, rows * heads.out_stride);
         let scratch = &mut space.scratch;
         let drop = coins.weights.as_ref();
-        attention::forward(simd, heads, lane, &kept.packed, bias, drop, weights, mixed, scratch);
+        attention::forward(
+            simd,
+            heads,
+            &lane.spans,
+            &kept.packed,
+            bias,
+            drop,
+            weights,
+            mixed,
+            scratch,
+        );
         clock.to(Kind::Forward);
         let residual = Residual {
             out: fit(&mut kept.attended, count),

@@ -35,7 +35,7 @@ pub struct Lanes {
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Its graphs.
-    pub graphs: Vec<Span>,
+    pub spans: Spans,
     /// The node of the batch that each row is.
     pub nodes: Vec<u32>,
     /// Arcs by where they end: offsets of rows among arcs.
@@ -50,13 +50,20 @@ pub struct Lane {
     pub leaving: Vec<u32>,
     /// Arcs in that order.
     pub leaving_arcs: Vec<u32>,
-    /// The code of each pair, in rows padded to whole vectors; empty if there are none.
-    pub codes: Vec<u32>,
     cost: usize,
 }
 
-/// A graph in a lane.
-#[derive(Clone, Debug)]
+/// Graphs one after another, and their pairs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// The graphs.
+    pub graphs: Vec<Span>,
+    /// The code of each pair, in rows padded to whole vectors; empty if there are none.
+    pub codes: Vec<u32>,
+}
+
+/// A graph among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its rows.
     pub rows: Range<usize>,
@@ -83,6 +90,24 @@ impl Span {
     }
 }
 
+impl Spans {
+    /// Number of padded pairs.
+    pub fn pairs(&self) -> usize {
+        self.graphs.last().map_or(0, |span| span.pairs + span.pairs())
+    }
+
+    /// One more graph: its number of nodes, where its pairs begin in the batch, and their codes.
+    pub fn add(&mut self, size: usize, batch_pairs: usize, codes: Option<&[u32]>) {
+        let first = self.graphs.last().map_or(0, |span| span.rows.end);
+        let span = Span { rows: first..first + size, pairs: self.pairs(), batch_pairs };
+        for row in codes.into_iter().flat_map(|codes| codes.chunks_exact(size.max(1))) {
+            self.codes.extend_from_slice(row);
+            self.codes.resize(self.codes.len() + span.stride() - row.len(), 0);
+        }
+        self.graphs.push(span);
+    }
+}
+
 impl Lane {
     /// Number of rows.
     pub fn rows(&self) -> usize {
@@ -96,7 +121,7 @@ impl Lane {
 
     /// Number of padded pairs.
     pub fn pairs(&self) -> usize {
-        self.graphs.last().map_or(0, |span| span.pairs + span.pairs())
+        self.spans.pairs()
     }
 
     /// Arcs that end at a row.
@@ -112,14 +137,9 @@ impl Lane {
     fn add(&mut self, structure: &Structure, nodes: Range<usize>, batch_pairs: usize) {
         let first = self.rows();
         let local = |node: u32| (node as usize - nodes.start + first) as u32;
-        let span = Span { rows: first..first + nodes.len(), pairs: self.pairs(), batch_pairs };
-        if let Some(codes) = structure.pairs.codes() {
-            let codes = &codes[batch_pairs..][..nodes.len().pow(2)];
-            for row in codes.chunks_exact(nodes.len()) {
-                self.codes.extend_from_slice(row);
-                self.codes.resize(self.codes.len() + span.stride() - row.len(), 0);
-            }
-        }
+        let codes = structure.pairs.codes();
+        let codes = codes.map(|codes| &codes[batch_pairs..][..nodes.len().pow(2)]);
+        self.spans.add(nodes.len(), batch_pairs, codes);
         for node in nodes.clone() {
             self.nodes.push(node as u32);
             for &arc in structure.by_target.rows(node) {
@@ -129,7 +149,6 @@ impl Lane {
             }
             self.entering.push(self.arcs.len() as u32);
         }
-        self.graphs.push(span);
     }
 
     /// Arcs by where they start, from those by where they end.

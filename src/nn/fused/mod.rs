@@ -19,7 +19,7 @@
 //!
 //! A [`Team`] keeps the memory of a pass for the next.
 
-mod attention;
+pub(super) mod attention;
 mod backward;
 mod backward_message;
 mod bias;

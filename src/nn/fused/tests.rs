@@ -122,7 +122,7 @@ fn lanes_have_every_node_and_arc_once() {
         for lane in lanes.all() {
             nodes.extend(&lane.nodes);
             arcs.extend(&lane.arcs);
-            for span in &lane.graphs {
+            for span in &lane.spans.graphs {
                 for row in span.rows.clone() {
                     for arc in lane.entering(row) {
                         let batch_arc = lane.arcs[arc] as usize;
@@ -138,7 +138,7 @@ fn lanes_have_every_node_and_arc_once() {
                 let codes = &structure.pairs.codes().unwrap()[span.batch_pairs..];
                 for (i, code) in codes.iter().enumerate().take(span.size().pow(2)) {
                     let (row, column) = (i / span.size(), i % span.size());
-                    assert_eq!(lane.codes[span.pairs + row * span.stride() + column], *code);
+                    assert_eq!(lane.spans.codes[span.pairs + row * span.stride() + column], *code);
                 }
             }
             let all: usize = (0..lane.rows()).map(|row| lane.leaving(row).len()).sum();
@@ -166,7 +166,7 @@ fn attend(
 ) -> Vec<f64> {
     let codes = table.len() / heads.count;
     let mut out = vec![0.0; lane.rows() * heads.out_stride];
-    for span in &lane.graphs {
+    for span in &lane.spans.graphs {
         for head in 0..heads.count {
             let size = span.size();
             let at = |part: usize, row: usize, c: usize| {
@@ -177,7 +177,7 @@ fn attend(
             for i in 0..size {
                 let score = |j: usize| {
                     let products = (0..heads.width).map(|c| at(0, i, c) * at(1, j, c));
-                    let code = lane.codes[span.pairs + i * span.stride() + j] as usize;
+                    let code = lane.spans.codes[span.pairs + i * span.stride() + j] as usize;
                     products.sum::<f64>() / (heads.width as f64).sqrt() + table[head * codes + code]
                 };
                 let powers: Vec<f64> = (0..size).map(|j| score(j).exp()).collect();
@@ -224,7 +224,7 @@ fn attention_is_its_formula() {
                 forward(
                     simd,
                     heads,
-                    lane,
+                    &lane.spans,
                     &packed,
                     bias,
                     drop,
@@ -244,7 +244,7 @@ fn attention_is_its_formula() {
                 attention::backward(
                     simd,
                     heads,
-                    lane,
+                    &lane.spans,
                     &packed,
                     &weights,
                     &by_mixed,

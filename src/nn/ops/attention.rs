@@ -6,22 +6,25 @@
 //! s_ij = q_i · k_j / √w + b_h[code_ij]     p_i = softmax(s_i)     y_i = Σ_j m_ij p_ij v_j
 //! ```
 //!
-//! where m are the factors of dropout. There is no padding, the bias is looked up in a table of distinct
-//! codes, and its derivative is a histogram over codes. The kernel walks graph by graph and head by
-//! head, so everything it touches fits the cache for graphs of the usual size; it keeps the weights p
+//! where m are the factors of dropout. There is no padding to the largest graph, the bias is looked up in a table of distinct
+//! codes, and its derivative is a histogram over codes. The kernel is that of [fused layers](crate::nn::fused): graph by graph and
+//! head by head, so everything it touches fits the cache for graphs of the usual size; it keeps the weights p
 //! (one number per pair and head) for the backward pass. Graphs are in sixteen parts, whatever the number of threads: each has a
 //! histogram of its own.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Tensor, activation};
 
 use super::pairs::pieces;
 use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
+use crate::nn::fused::attention::{Heads, Scratch, backward, forward};
+use crate::nn::fused::lanes::Spans;
 use crate::nn::pass::{Pass, positions, values, vector};
-use crate::simd::add_scaled;
+use crate::rng::Coins;
+use crate::simd::{Simd, padded};
 
 /// All ordered pairs of nodes inside every graph: row by row, graph after graph.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +35,15 @@ pub struct Pairs {
     starts: Vec<usize>,
     /// The row of the bias table for every pair; none if there is no bias.
     codes: Option<Vec<u32>>,
+    /// Made when first asked for.
+    parts: OnceLock<Vec<Part>>,
+}
+
+/// Some graphs in a row, as the kernel wants them.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    nodes: Range<usize>,
+    spans: Spans,
 }
 
 impl Pairs {
@@ -46,7 +58,7 @@ impl Pairs {
         }
         let pairs = starts[starts.len() - 1];
         assert!(codes.as_ref().is_none_or(|codes| codes.len() == pairs), "a code for every pair");
-        Arc::new(Pairs { nodes, starts, codes })
+        Arc::new(Pairs { nodes, starts, codes, parts: OnceLock::new() })
     }
 
     /// Number of pairs.
@@ -79,6 +91,21 @@ impl Pairs {
         let ranges = |offsets: &[usize]| offsets[0]..offsets[1];
         self.nodes.windows(2).map(ranges).zip(self.starts.windows(2).map(ranges))
     }
+
+    fn parts(&self) -> &[Part] {
+        self.parts.get_or_init(|| {
+            let graphs: Vec<_> = self.graphs().filter(|(nodes, _)| !nodes.is_empty()).collect();
+            let parts = graphs.chunks(graphs.len().div_ceil(PARTS).max(1)).map(|graphs| {
+                let mut spans = Spans::default();
+                for (nodes, pairs) in graphs {
+                    let codes = self.codes().map(|codes| &codes[pairs.clone()]);
+                    spans.add(nodes.len(), pairs.start, codes);
+                }
+                Part { nodes: graphs[0].0.start..graphs[graphs.len() - 1].0.end, spans }
+            });
+            parts.collect()
+        })
+    }
 }
 
 /// Queries, keys and values, each `[nodes, heads × width]`.
@@ -92,31 +119,37 @@ pub struct Inputs {
     pub value: Tensor<2>,
 }
 
-/// Attention output `[nodes, heads × width]`. `table` is the bias `[codes, heads]`, `mask` the factors
-/// of dropout, graph by graph, head by head, row by row. Traced under `name`, as `[pairs, heads]`.
+/// Attention output `[nodes, heads × width]`. `table` is the bias `[codes, heads]`, `coins` those of dropout, counted
+/// graph by graph, head by head, row by row. Traced under `name`, as `[pairs, heads]`.
 ///
 /// # Panics
-/// If heads do not share the width equally, there is a table but no codes or a code beyond it, or the mask
-/// has not one factor for every pair and head.
+/// If heads do not share the width equally, or there is a table but no codes or a code beyond it.
 pub fn attention(
     pass: &Pass,
     pairs: &Arc<Pairs>,
     heads: usize,
     inputs: Inputs,
     table: Option<Tensor<2>>,
-    mask: Option<Vec<f32>>,
+    coins: Option<Coins>,
     name: impl Fn() -> String,
 ) -> Tensor<2> {
     let Inputs { query, key, value } = inputs;
     let width = query.dims()[1];
     assert!(width.is_multiple_of(heads), "heads share the width");
     assert!(table.is_none() || pairs.codes().is_some(), "a bias needs codes");
-    assert!(
-        mask.as_ref().is_none_or(|mask| mask.len() == pairs.len() * heads),
-        "a factor for each"
-    );
-    let (pairs_of, team) = (pairs.clone(), pass.team().clone());
-    let kernel = Attention { pairs: pairs_of, heads, width, mask, biased: table.is_some(), team };
+    if let (Some(table), Some(codes)) = (&table, pairs.codes()) {
+        let rows = table.dims()[0];
+        assert!(codes.iter().all(|&code| (code as usize) < rows), "codes lie in the table");
+    }
+    let kernel = Attention {
+        pairs: pairs.clone(),
+        heads,
+        width,
+        coins,
+        biased: table.is_some(),
+        simd: pass.simd(),
+        team: pass.team().clone(),
+    };
     let table = table.unwrap_or_else(|| Tensor::zeros([1, heads], pass.device()));
     if pass.is_traced() {
         let inputs = [&query, &key, &value, &table].map(|tensor| values(tensor.clone().detach()));
@@ -137,75 +170,63 @@ struct Attention {
     heads: usize,
     /// Of all heads together.
     width: usize,
-    mask: Option<Vec<f32>>,
+    coins: Option<Coins>,
     biased: bool,
+    simd: Simd,
     team: Arc<Team>,
 }
 
 /// Parts that graphs are shared out in.
 const PARTS: usize = 16;
 
-/// Some graphs in a row.
-struct Part {
-    graphs: Range<usize>,
-    /// All their nodes.
-    nodes: Range<usize>,
-    /// All their pairs.
-    pairs: Range<usize>,
-}
-
-/// One graph and head: what the kernel works on at a time.
-struct Block {
-    nodes: Range<usize>,
-    head: usize,
-    /// Columns of this head.
-    columns: Range<usize>,
-    /// Where its weights are, `[nodes, nodes]`.
-    weights: Range<usize>,
-    /// Where its codes are.
-    codes: Range<usize>,
-}
-
 impl Attention {
-    fn parts(&self) -> Vec<Part> {
-        let count = self.pairs.nodes.len() - 1;
-        let each = count.div_ceil(PARTS).max(1);
-        let part = |first: usize| {
-            let graphs = first..count.min(first + each);
-            let of = |offsets: &[usize]| offsets[graphs.start]..offsets[graphs.end];
-            Part { nodes: of(&self.pairs.nodes), pairs: of(&self.pairs.starts), graphs }
-        };
-        (0..count).step_by(each).map(part).collect()
+    fn layout(&self) -> Heads {
+        let (count, width) = (self.heads, self.width / self.heads);
+        let all = count * padded(width);
+        Heads { count, width, stride: 3 * all, out_stride: all }
     }
 
-    /// Graphs of a part, head by head.
-    fn blocks(&self, graphs: Range<usize>) -> impl Iterator<Item = Block> + '_ {
-        let width = self.width / self.heads;
-        let some = self.pairs.graphs().skip(graphs.start).take(graphs.len());
-        some.flat_map(move |(nodes, codes)| {
-            (0..self.heads).map(move |head| {
-                let start = codes.start * self.heads + head * codes.len();
-                Block {
-                    nodes: nodes.clone(),
-                    head,
-                    columns: head * width..(head + 1) * width,
-                    weights: start..start + codes.len(),
-                    codes: codes.clone(),
-                }
-            })
-        })
+    /// Matrices side by side, rows of these nodes only, every head in whole vectors.
+    fn widened<const N: usize>(&self, nodes: &Range<usize>, inputs: [&[f32]; N]) -> Vec<f32> {
+        let Heads { width, out_stride, .. } = self.layout();
+        let mut wide = vec![0.0; nodes.len() * N * out_stride];
+        for (node, row) in nodes.clone().zip(wide.chunks_exact_mut(N * out_stride)) {
+            let own =
+                inputs.iter().flat_map(|x| x[node * self.width..][..self.width].chunks(width));
+            let places = row.chunks_exact_mut(padded(width));
+            places.zip(own).for_each(|(place, own)| place[..width].copy_from_slice(own));
+        }
+        wide
     }
 
-    fn scale(&self) -> f32 {
-        1.0 / ((self.width / self.heads) as f32).sqrt()
+    /// The way back, from rows of these nodes only.
+    fn narrowed<const N: usize>(&self, wide: &[f32], mut outputs: [&mut [f32]; N]) {
+        let Heads { width, out_stride, .. } = self.layout();
+        for (node, row) in wide.chunks_exact(N * out_stride).enumerate() {
+            for (output, row) in outputs.iter_mut().zip(row.chunks_exact(out_stride)) {
+                let places = output[node * self.width..][..self.width].chunks_mut(width);
+                let own = row.chunks_exact(padded(width));
+                places.zip(own).for_each(|(place, own)| place.copy_from_slice(&own[..width]));
+            }
+        }
     }
 
     /// Weights with the head as the last axis.
     fn by_pair(&self, weights: &[f32]) -> Vec<f32> {
-        let mut by_pair = vec![0.0; weights.len()];
-        for block in self.blocks(0..self.pairs.nodes.len() - 1) {
-            for (&weight, pair) in weights[block.weights].iter().zip(block.codes) {
-                by_pair[pair * self.heads + block.head] = weight;
+        let mut by_pair = vec![0.0; self.pairs.len() * self.heads];
+        let mut rest = weights;
+        for part in self.pairs.parts() {
+            let (weights, others) = rest.split_at(part.spans.pairs() * self.heads);
+            rest = others;
+            for span in &part.spans.graphs {
+                let own = &weights[span.pairs * self.heads..][..span.pairs() * self.heads];
+                for (head, weights) in own.chunks_exact(span.pairs()).enumerate() {
+                    let rows = weights.chunks_exact(span.stride()).map(|row| &row[..span.size()]);
+                    for (pair, weight) in rows.flatten().enumerate() {
+                        // Negative where dropped.
+                        by_pair[(span.batch_pairs + pair) * self.heads + head] = weight.abs();
+                    }
+                }
             }
         }
         by_pair
@@ -220,7 +241,8 @@ impl Attention {
                 let rows = tensor.clone().slice_dim(0, nodes.clone());
                 rows.reshape([size, heads, width]).swap_dims(0, 1) // [heads, size, width]
             };
-            let scores = part(&query).matmul(part(&key).swap_dims(1, 2)).mul_scalar(self.scale());
+            let scores =
+                part(&query).matmul(part(&key).swap_dims(1, 2)).mul_scalar(self.layout().scale());
             let scores = match &self.pairs.codes {
                 Some(codes) if self.biased => {
                     let codes = codes[pairs.clone()].iter().map(|&code| i64::from(code));
@@ -231,9 +253,10 @@ impl Attention {
                 _ => scores,
             };
             let weights = activation::softmax(scores, 2);
-            let weights = match &self.mask {
-                Some(mask) => {
-                    let mask = mask[pairs.start * heads..pairs.end * heads].to_vec();
+            let weights = match &self.coins {
+                Some(coins) => {
+                    let numbers = pairs.start * heads..pairs.end * heads;
+                    let mask = numbers.map(|number| coins.factor(number as u32)).collect();
                     weights * vector(mask, pass.device()).reshape([heads, size, size])
                 }
                 None => weights,
@@ -252,161 +275,73 @@ impl Operation<4> for Attention {
     }
 
     fn forward(&self, [query, key, value, table]: [&[f32]; 4]) -> (Vec<f32>, Vec<f32>) {
+        let (heads, parts, codes) = (self.layout(), self.pairs.parts(), table.len() / self.heads);
+        let by_head: Vec<f32> =
+            (0..table.len()).map(|i| table[i % codes * self.heads + i / codes]).collect();
+        let bias = self.biased.then_some((&by_head[..], codes));
         let mut output = vec![0.0; value.len()];
-        let mut weights = vec![0.0; self.pairs.len() * self.heads];
-        let parts = self.parts();
         let outputs = pieces(&mut output, parts.iter().map(|part| part.nodes.clone()), self.width);
-        let own = pieces(&mut weights, parts.iter().map(|part| part.pairs.clone()), self.heads);
-        let work = parts.iter().zip(outputs).zip(own);
-        self.team.each(work, |((part, output), weights)| {
-            self.forward_part(part, [query, key, value, table], output, weights);
+        let room = |(part, _): &(&Part, _)| part.spans.pairs() * self.heads;
+        let weights = self.team.make(parts.iter().zip(outputs), room, |(part, output), weights| {
+            let packed = self.widened(&part.nodes, [query, key, value]);
+            let mut mixed = vec![0.0; part.nodes.len() * heads.out_stride];
+            forward(
+                self.simd,
+                heads,
+                &part.spans,
+                &packed,
+                bias,
+                self.coins.as_ref(),
+                weights.rest(),
+                &mut mixed,
+                &mut Scratch::default(),
+            );
+            self.narrowed(&mixed, [output]);
         });
         (output, weights)
     }
 
     fn backward(&self, kept: Kept<'_, Vec<f32>, 4>, gradient: &[f32]) -> [Vec<f32>; 4] {
+        let (heads, parts) = (self.layout(), self.pairs.parts());
+        let [query, key, value, table] = kept.inputs;
         let mut by = kept.inputs.map(|input| vec![0.0; input.len()]);
-        let parts = self.parts();
         // Many pairs share a code.
-        let mut tables = vec![vec![0f64; kept.inputs[3].len()]; parts.len()];
+        let mut tables = vec![vec![0f64; table.len()]; parts.len()];
         let [by_query, by_key, by_value, by_table] = &mut by;
         let nodes = || parts.iter().map(|part| part.nodes.clone());
         let rows = [by_query, by_key, by_value].map(|by| pieces(by, nodes(), self.width));
         let [by_query, by_key, by_value] = rows;
-        let work = parts.iter().zip(by_query).zip(by_key).zip(by_value).zip(&mut tables);
-        self.team.each(work, |((((part, by_query), by_key), by_value), table)| {
-            self.backward_part(part, &kept, gradient, [by_query, by_key, by_value], table);
+        let mut rest = &kept.saved[..];
+        let weights = parts.iter().map(|part| {
+            let (own, others) = rest.split_at(part.spans.pairs() * self.heads);
+            rest = others;
+            own
+        });
+        let by_rows = by_query.into_iter().zip(by_key).zip(by_value);
+        let work = parts.iter().zip(weights).zip(by_rows).zip(&mut tables);
+        self.team.each(work, |(((part, weights), ((by_query, by_key), by_value)), table)| {
+            let packed = self.widened(&part.nodes, [query, key, value]);
+            let by_mixed = self.widened(&part.nodes, [gradient]);
+            let mut by_packed = vec![0.0; packed.len()];
+            backward(
+                self.simd,
+                heads,
+                &part.spans,
+                &packed,
+                weights,
+                &by_mixed,
+                self.coins.as_ref(),
+                &mut by_packed,
+                self.biased.then_some(table),
+                &mut Scratch::default(),
+            );
+            self.narrowed(&by_packed, [by_query, by_key, by_value]);
         });
         for (place, by) in by_table.iter_mut().enumerate() {
-            *by = tables.iter().map(|table| table[place]).sum::<f64>() as f32;
+            let sum: f64 = tables.iter().map(|table| table[place]).sum();
+            // The kernel gives it divided by that.
+            *by = (sum * (heads.width as f64).sqrt()) as f32;
         }
         by
-    }
-}
-
-impl Attention {
-    fn forward_part(
-        &self,
-        part: &Part,
-        [query, key, value, table]: [&[f32]; 4],
-        output: &mut [f32],
-        weights: &mut [f32],
-    ) {
-        let mut keys = Vec::new();
-        for block in self.blocks(part.graphs.clone()) {
-            let size = block.nodes.len();
-            let row = |node: usize| {
-                let start = (block.nodes.start + node) * self.width;
-                start + block.columns.start..start + block.columns.end
-            };
-            transpose(key, (0..size).map(row), &mut keys);
-            let first = block.weights.start - part.pairs.start * self.heads;
-            for i in 0..size {
-                let weights = &mut weights[first + i * size..][..size];
-                for (c, &q) in query[row(i)].iter().enumerate() {
-                    add_scaled(weights, q * self.scale(), &keys[c * size..][..size]);
-                }
-                if let Some(codes) = self.pairs.codes().filter(|_| self.biased) {
-                    let codes = &codes[block.codes.clone()][i * size..][..size];
-                    for (weight, &code) in weights.iter_mut().zip(codes) {
-                        *weight += table[code as usize * self.heads + block.head];
-                    }
-                }
-                softmax(weights);
-                let output = &mut output[part.own(row(i), self.width)];
-                for (j, &weight) in weights.iter().enumerate() {
-                    let factor = self.factor(&block, i * size + j);
-                    add_scaled(output, weight * factor, &value[row(j)]);
-                }
-            }
-        }
-    }
-
-    fn backward_part(
-        &self,
-        part: &Part,
-        Kept { inputs: [query, key, value, _], saved: weights, .. }: &Kept<'_, Vec<f32>, 4>,
-        gradient: &[f32],
-        [by_query, by_key, by_value]: [&mut [f32]; 3],
-        by_table: &mut [f64],
-    ) {
-        let (mut values, mut by_score) = (Vec::new(), Vec::new());
-        for block in self.blocks(part.graphs.clone()) {
-            let own = |row: Range<usize>| part.own(row, self.width);
-            let size = block.nodes.len();
-            let row = |node: usize| {
-                let start = (block.nodes.start + node) * self.width;
-                start + block.columns.start..start + block.columns.end
-            };
-            transpose(value, (0..size).map(row), &mut values);
-            for i in 0..size {
-                let weights = &weights[block.weights.clone()][i * size..][..size];
-                by_score.clear();
-                by_score.resize(size, 0.0);
-                for (c, &g) in gradient[row(i)].iter().enumerate() {
-                    add_scaled(&mut by_score, g, &values[c * size..][..size]);
-                }
-                for (j, (by_score, &weight)) in by_score.iter_mut().zip(weights).enumerate() {
-                    let factor = self.factor(&block, i * size + j);
-                    add_scaled(&mut by_value[own(row(j))], weight * factor, &gradient[row(i)]);
-                    *by_score *= factor;
-                }
-                let mean: f32 = weights.iter().zip(&by_score).map(|(p, g)| p * g).sum();
-                for (by_score, &weight) in by_score.iter_mut().zip(weights) {
-                    *by_score = weight * (*by_score - mean);
-                }
-                if let Some(codes) = self.pairs.codes().filter(|_| self.biased) {
-                    let codes = &codes[block.codes.clone()][i * size..][..size];
-                    for (&by_score, &code) in by_score.iter().zip(codes) {
-                        by_table[code as usize * self.heads + block.head] += f64::from(by_score);
-                    }
-                }
-                for (j, &by_score) in by_score.iter().enumerate() {
-                    let by_score = by_score * self.scale();
-                    add_scaled(&mut by_query[own(row(i))], by_score, &key[row(j)]);
-                    add_scaled(&mut by_key[own(row(j))], by_score, &query[row(i)]);
-                }
-            }
-        }
-    }
-
-    /// The factor of dropout for a pair of the block.
-    fn factor(&self, block: &Block, pair: usize) -> f32 {
-        self.mask.as_ref().map_or(1.0, |mask| mask[block.weights.start + pair])
-    }
-}
-
-impl Part {
-    /// Where numbers of a row lie among those of this part.
-    fn own(&self, row: Range<usize>, width: usize) -> Range<usize> {
-        row.start - self.nodes.start * width..row.end - self.nodes.start * width
-    }
-}
-
-/// Rows at the given places as columns, `[width, rows]`.
-pub(super) fn transpose(
-    matrix: &[f32],
-    rows: impl ExactSizeIterator<Item = Range<usize>>,
-    columns: &mut Vec<f32>,
-) {
-    let count = rows.len();
-    for (r, row) in rows.enumerate() {
-        columns.resize(row.len() * count, 0.0);
-        for (c, &value) in matrix[row].iter().enumerate() {
-            columns[c * count + r] = value;
-        }
-    }
-}
-
-/// Softmax in place; the largest is taken off first, so that nothing overflows.
-fn softmax(scores: &mut [f32]) {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for score in &mut *scores {
-        *score = (*score - largest).exp();
-        sum += *score;
-    }
-    for score in scores {
-        *score /= sum;
     }
 }

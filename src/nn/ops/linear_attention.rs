@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
-use super::attention::transpose;
 use super::pairs::pieces;
 use super::{Kept, Operation, apply};
 use crate::nn::batch::Structure;
@@ -298,6 +297,21 @@ impl Block<'_> {
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Rows at the given places as columns, `[width, rows]`.
+fn transpose(
+    matrix: &[f32],
+    rows: impl ExactSizeIterator<Item = Range<usize>>,
+    columns: &mut Vec<f32>,
+) {
+    let count = rows.len();
+    for (r, row) in rows.enumerate() {
+        columns.resize(row.len() * count, 0.0);
+        for (c, &value) in matrix[row].iter().enumerate() {
+            columns[c * count + r] = value;
+        }
+    }
 }
 
 #[cfg(test)]

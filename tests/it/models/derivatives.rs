@@ -8,7 +8,7 @@ use hdse::nn::{
     BatchNorm, Builder, Groups, Inputs, Mode, Pairs, Parameters, Pass, attention, cpu, gather,
     matrix, max, sum, values,
 };
-use hdse::rng::Seed;
+use hdse::rng::{Coins, Seed};
 
 /// Derivatives of Σ out·upstream by finite differences, for a function of matrices.
 fn check_derivatives(
@@ -138,13 +138,12 @@ fn own_operations_have_right_derivatives() {
     let sizes = [0, 4, 5, 8];
     let pairs = 16 + 1 + 9;
     let codes: Vec<u32> = (0..pairs).map(|_| stream.below(6) as u32).collect();
-    let mask: Vec<f32> = (0..pairs * 2).map(|_| [0.0, 1.5][stream.below(2) as usize]).collect();
     let [biased, plain] = [Some(codes), None].map(|codes| Pairs::new(sizes.to_vec(), codes));
     let inputs = [random(8, 6, 4), random(8, 6, 5), random(8, 6, 6), random(6, 2, 7)];
-    for mask in [None, Some(mask)] {
+    for coins in [None, Some(Seed(3).coins("dropout", 0, 0, 0.4))] {
         for pairs in [&biased, &plain] {
-            let run = |pass: &Pass, x: Vec<Tensor<2>>| attend(pass, pairs, x, mask.clone());
-            check_derivatives(&inputs, run, &format!("attention, mask {}", mask.is_some()));
+            let run = |pass: &Pass, x: Vec<Tensor<2>>| attend(pass, pairs, x, coins);
+            check_derivatives(&inputs, run, &format!("attention, dropout {}", coins.is_some()));
         }
     }
 }
@@ -158,8 +157,8 @@ fn check_zero_row((shape, rows): &([usize; 2], Vec<f32>)) {
     assert!(gradient.iter().all(|g| g.is_finite()), "{gradient:?}");
 }
 
-fn attend(pass: &Pass, pairs: &Arc<Pairs>, x: Vec<Tensor<2>>, mask: Option<Vec<f32>>) -> Tensor<2> {
+fn attend(pass: &Pass, pairs: &Arc<Pairs>, x: Vec<Tensor<2>>, coins: Option<Coins>) -> Tensor<2> {
     let [query, key, value, table] = x.try_into().expect("four inputs");
     let table = pairs.codes().map(|_| table);
-    attention(pass, pairs, 2, Inputs { query, key, value }, table, mask, String::new)
+    attention(pass, pairs, 2, Inputs { query, key, value }, table, coins, String::new)
 }
