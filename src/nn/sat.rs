@@ -19,9 +19,9 @@ use super::encoder::{FeatureEncoder, PositionEncoder};
 use super::gt::{self, degree_scale};
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, Linear};
-use super::message::{MessageLayer, check_arcs};
+use super::message::{MessageLayer, PnaTerms, check_arcs};
 use super::ops::propagate::propagate;
-use super::ops::rectify::rectified;
+use super::ops::rectify::{rectified, rectified_sum};
 use super::ops::rows::{gather, sum};
 use super::parameters::Scope;
 use super::pass::Pass;
@@ -231,8 +231,13 @@ impl Structural {
                 let mut h = x.clone();
                 for (layer, links) in self.messages.iter().zip(&levels.links) {
                     let MessageLayer::Pna(pna) = layer else { unreachable!("told by `Within`") };
-                    let (y, bias) = pna.along(pass, links, h, e.cloned());
-                    h = rectified(pass, y, bias, Dropout::NONE);
+                    let PnaTerms { aggregates, own, bias } = pna.along(pass, links, h, e.cloned());
+                    h = match &links.own {
+                        Some(was) => {
+                            rectified_sum(pass, aggregates, (own, was), bias, Dropout::NONE)
+                        }
+                        None => rectified(pass, aggregates + own, bias, Dropout::NONE),
+                    };
                 }
                 known.push(propagate(pass, &levels.sums, h));
             }

@@ -46,6 +46,17 @@ pub struct Pna {
     divide: bool,
 }
 
+/// What the rows that receive are the sum of.
+#[derive(Clone, Debug)]
+pub struct PnaTerms {
+    /// What comes of messages, `[receiving rows, outputs]`.
+    pub aggregates: Tensor<2>,
+    /// What comes of the state before, `[sending rows, outputs]`: of the row that a receiving one was.
+    pub own: Tensor<2>,
+    /// The same for all.
+    pub bias: Tensor<1>,
+}
+
 /// Shape of a [`Pna`] layer.
 #[derive(Clone, Debug)]
 pub struct PnaShape {
@@ -95,8 +106,8 @@ impl Pna {
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
         if !pass.is_composed() && x.dims()[0] >= MANY {
-            let (y, bias) = self.along(pass, &Links::of(structure), x, e);
-            return y + bias.unsqueeze();
+            let PnaTerms { aggregates, own, bias } = self.along(pass, &Links::of(structure), x, e);
+            return aggregates + own + bias.unsqueeze();
         }
         let e = self.edge.as_ref().map(|edge| edge.forward(pass, e.expect(ARCS)));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
@@ -114,8 +125,8 @@ impl Pna {
         self.output.forward(pass, Tensor::cat(outputs.collect(), 1))
     }
 
-    /// The same along any links, with all towers at once, and apart from it what is to be added to every row. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
-    /// of rows that send; what follows the aggregates is linear, so it is one map.
+    /// The same along any links, with all towers at once, as terms that are to be added up. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
+    /// of rows that send, and so is what follows the aggregates: one map of these, and one of states of rows that send, which may be fewer.
     ///
     /// # Panics
     /// If the layer has arc features and `e` is none.
@@ -125,7 +136,7 @@ impl Pna {
         links: &Links,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
-    ) -> (Tensor<2>, Tensor<1>) {
+    ) -> PnaTerms {
         let towers = self.messages.len();
         let weights: Vec<Tensor<2>> =
             self.messages.iter().map(|message| pass.param::<2>(message.weight)).collect();
@@ -144,7 +155,7 @@ impl Pna {
             let e = edge.of_many(pass, e.expect(ARCS));
             linear(pass, e, part(2), None)
         });
-        let z = aggregate(pass, links, x.clone(), ends, terms, &self.aggregators);
+        let z = aggregate(pass, links, ends, terms, &self.aggregators);
 
         let (last, last_bias) = self.output.params(pass);
         let outputs = last.dims()[0] / towers;
@@ -156,16 +167,19 @@ impl Pna {
         let [rows, columns] = folded.dims();
         let own = columns / towers / (self.aggregators.len() + 1);
         let folded = folded.reshape([rows, towers, self.aggregators.len() + 1, own]);
-        let mut folded = folded.swap_dims(1, 2).reshape([rows, columns]);
+        let folded = folded.swap_dims(1, 2).reshape([rows, columns]);
+        let mut of_states = folded.clone().narrow(1, 0, towers * own);
         if !self.divide {
             // All towers read the same states.
-            let of_states = folded.clone().narrow(1, 0, towers * own).reshape([rows, towers, own]);
-            let of_states = of_states.sum_dim(1).reshape([rows, own]);
-            let others = folded.narrow(1, towers * own, columns - towers * own);
-            folded = Tensor::cat(vec![of_states, others], 1);
+            of_states = of_states.reshape([rows, towers, own]).sum_dim(1).reshape([rows, own]);
         }
+        let of_aggregates = folded.narrow(1, towers * own, columns - towers * own);
         let bias = last.matmul(biases(&self.updates).unsqueeze_dim(1)).reshape([rows]) + last_bias;
-        (linear(pass, z, folded, None), bias)
+        PnaTerms {
+            aggregates: linear(pass, z, of_aggregates, None),
+            own: linear(pass, x, of_states, None),
+            bias,
+        }
     }
 
     /// Maps of towers `[towers × own, own]` as one of all columns, of which each tower reads its share.

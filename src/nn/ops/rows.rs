@@ -11,6 +11,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
 use super::{Kept, Operation, apply};
 use crate::nn::pass::{Pass, positions};
+use crate::simd::{Kernel, Vector};
 
 /// Rows and the groups they belong to.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,13 +89,36 @@ impl Groups {
         }
         for (group, sum) in sums.chunks_exact_mut(width).enumerate() {
             for &row in self.rows(group) {
-                let row = &rows[row as usize * width..][..width];
-                for (total, value) in sum.iter_mut().zip(row) {
-                    *total += value;
-                }
+                add(sum, &rows[row as usize * width..][..width]);
             }
         }
         sums
+    }
+}
+
+#[inline(always)]
+pub(super) fn add(sum: &mut [f32], row: &[f32]) {
+    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+}
+
+/// Adds up the rows of groups from the first on, in whichever instructions there are.
+pub(super) struct AddRows<'a> {
+    pub groups: &'a Groups,
+    pub first: usize,
+    /// The rows.
+    pub from: &'a [f32],
+    pub width: usize,
+    pub sums: &'a mut [f32],
+}
+
+impl Kernel for AddRows<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        for (group, sum) in self.sums.chunks_exact_mut(self.width).enumerate() {
+            for &row in self.groups.rows(self.first + group) {
+                add(sum, &self.from[row as usize * self.width..][..self.width]);
+            }
+        }
     }
 }
 
