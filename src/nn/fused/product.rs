@@ -20,7 +20,7 @@ pub const PANEL: usize = 2 * WIDTH;
 /// Inner steps at a time, at most, where the inner dimension is rows of activations: more fall out of the
 /// first cache, whose sets repeat every 4 KiB.
 const INNER_BLOCK: usize = 128;
-/// Rows as far apart as this fall into few places of the first cache, and are copied into panels before use.
+/// Rows apart by a multiple of this fall into few places of the first cache, and are copied into panels before use.
 const FAR_APART: usize = 128;
 
 /// A matrix to be read with any strides.
@@ -124,7 +124,7 @@ pub fn outer(
         let count = block.min(rows - start);
         let a = Left::transposed(&d.0[start * d.1..], d.1);
         let mut b = Right::rows(&x.0[start * x.1..], x.1);
-        if x.1 >= FAR_APART {
+        if x.1 > 0 && x.1.is_multiple_of(FAR_APART) {
             pack(&x.0[start * x.1..], x.1, [count, inputs], &mut panels);
             b = Right::packed(&panels, count);
         }
