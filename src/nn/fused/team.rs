@@ -433,13 +433,15 @@ mod tests {
                 |&thing| thing,
                 |thing, fresh| {
                     assert!(fresh.next(thing / 2).iter().all(|x| *x == 0.0));
-                    if thing % 3 == 0 {
+                    if thing.is_multiple_of(3) {
                         fresh.rest().fill(thing as f32);
                     }
                 },
             );
             let piece = |thing: usize| {
-                let value = |i: usize| if thing % 3 == 0 && i >= thing / 2 { thing } else { 0 };
+                let value = move |i: usize| {
+                    if thing.is_multiple_of(3) && i >= thing / 2 { thing } else { 0 }
+                };
                 (0..thing).map(move |i| value(i) as f32)
             };
             assert!(made.into_iter().eq((0..20).flat_map(piece)));
