@@ -18,10 +18,9 @@ use super::config::{Extractor, Local, ModelConfig};
 use super::encoder::{FeatureEncoder, PositionEncoder};
 use super::gt::{self, degree_scale};
 use super::head::Predictor;
-use super::layers::{BatchNorm, Dropout, Linear};
-use super::message::{MessageLayer, PnaTerms, check_arcs};
+use super::layers::{BatchNorm, Linear};
+use super::message::{MessageLayer, check_arcs};
 use super::ops::propagate::propagate;
-use super::ops::rectify::{rectified, rectified_sum};
 use super::ops::rows::{gather, sum};
 use super::parameters::Scope;
 use super::pass::Pass;
@@ -128,9 +127,9 @@ impl Backbone for Sat {
             Some(around) => Within::new(pass, around, &self.layers[0].0),
         };
         match (within, around) {
-            // States, aggregates and terms of all rows that differ are kept; messages are not.
+            // States of all rows that differ are kept; messages and aggregates are not.
             (Within::Levels(levels), _) => {
-                pass.check_rows(2 * levels.rows(), 0, self.dim, self.layers.len())?;
+                pass.check_rows(levels.rows(), 0, self.dim, self.layers.len())?;
             }
             (Within::Union(_), Some(around)) => {
                 let [rows, arcs] = around.counts();
@@ -231,13 +230,7 @@ impl Structural {
                 let mut h = x.clone();
                 for (layer, links) in self.messages.iter().zip(&levels.links) {
                     let MessageLayer::Pna(pna) = layer else { unreachable!("told by `Within`") };
-                    let PnaTerms { aggregates, own, bias } = pna.along(pass, links, h, e.cloned());
-                    h = match &links.own {
-                        Some(was) => {
-                            rectified_sum(pass, aggregates, (own, was), bias, Dropout::NONE)
-                        }
-                        None => rectified(pass, aggregates + own, bias, Dropout::NONE),
-                    };
+                    h = pna.along(pass, links, h, e.cloned(), true);
                 }
                 known.push(propagate(pass, &levels.sums, h));
             }

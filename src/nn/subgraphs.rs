@@ -248,19 +248,19 @@ impl Surroundings {
 impl Levels {
     /// Rows of all layers.
     pub fn rows(&self) -> usize {
-        self.links.iter().map(|links| links.targets.len()).sum()
+        self.links.iter().map(|links| links.receiving()).sum()
     }
 
     fn new(lists: &Subgraphs, nodes: usize, arcs: usize) -> Levels {
         let mut before = nodes;
         let links = |level: &Level| {
             let rows = level.own.len();
-            let links = Links {
-                own: Some(Groups::new(level.own.clone(), before)),
-                sources: Groups::new(level.edges.sources.clone(), before),
-                targets: Groups::new(level.edges.targets.clone(), rows),
-                arcs: Some(Groups::new(level.arcs.clone(), arcs)),
-            };
+            let links = Links::new(
+                Some(Groups::new(level.own.clone(), before)),
+                Groups::new(level.edges.sources.clone(), before),
+                Groups::new(level.edges.targets.clone(), rows),
+                Some(Groups::new(level.arcs.clone(), arcs)),
+            );
             before = rows;
             links
         };

@@ -9,7 +9,7 @@
 //! has two products (scores, and their use) and four backward. Whatever goes number by number is left out:
 //! activations, norms, softmax, dropout, sums over arcs, the optimiser. What rows a map is applied to follows from
 //! its name; the bias counts once for each distinct code, as it is computed. GRIT's attention has three products. In the
-//! surroundings of SAT, PNA counts as it is computed, too: maps of rows that differ, all towers in one.
+//! surroundings of SAT, PNA counts as it is computed, too: maps of rows that differ, and one after the aggregates of all towers.
 
 use crate::nn::config::{Local, Pool};
 use crate::nn::{Batch, Model};
@@ -79,13 +79,13 @@ pub(super) fn of(model: &Model, rows: &Rows) -> Operations {
     }
 }
 
-/// Maps of PNA along rows that differ: terms of both ends, then states and aggregates of all towers.
+/// Maps of PNA along rows that differ: terms of both ends tower by tower and states of rows that send, then aggregates of all towers.
 fn folded(model: &Model, rows: &Rows) -> u64 {
     let config = &model.config;
-    let Local::Pna { aggregators, .. } = &config.local else { return 0 };
-    let [sent, received] = rows.differing;
-    let maps = sent * 2 + received * (1 + aggregators.len());
-    (6 * config.layers * maps * config.dim.pow(2)) as u64
+    let Local::Pna { towers, aggregators } = &config.local else { return 0 };
+    let ([sent, received], whole) = (rows.differing, config.dim.pow(2));
+    let products = sent * (2 * whole / towers + whole) + received * aggregators.len() * whole;
+    (6 * config.layers * products) as u64
 }
 
 /// The rows that the map of this name is applied to; 0 for tables, from which rows are only copied.

@@ -16,7 +16,7 @@ pub use gated_gcn::GatedGcn;
 pub use gcn::Gcn;
 pub use gine::Gine;
 pub use layer::{MessageLayer, check_arcs};
-pub use pna::{Aggregator, Pna, PnaShape, PnaTerms};
+pub use pna::{Aggregator, Pna, PnaShape};
 pub use sage::Sage;
 
 use std::sync::Arc;

@@ -14,10 +14,10 @@ use crate::nn::batch::Structure;
 use crate::nn::layers::Linear;
 use crate::nn::ops::MANY;
 use crate::nn::ops::dense::linear;
-use crate::nn::ops::messages::{Links, aggregate, aggregated};
+use crate::nn::ops::messages::{Links, Maps, aggregated, receive};
 use crate::nn::ops::rows::gather;
 use crate::nn::parameters::Scope;
-use crate::nn::pass::{Pass, matrix};
+use crate::nn::pass::Pass;
 
 const ARCS: &str = "a layer with arc features needs them";
 
@@ -44,17 +44,6 @@ pub struct Pna {
     output: Linear,
     aggregators: Vec<Aggregator>,
     divide: bool,
-}
-
-/// What the rows that receive are the sum of.
-#[derive(Clone, Debug)]
-pub struct PnaTerms {
-    /// What comes of messages, `[receiving rows, outputs]`.
-    pub aggregates: Tensor<2>,
-    /// What comes of the state before, `[sending rows, outputs]`: of the row that a receiving one was.
-    pub own: Tensor<2>,
-    /// The same for all.
-    pub bias: Tensor<1>,
 }
 
 /// Shape of a [`Pna`] layer.
@@ -106,8 +95,7 @@ impl Pna {
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
         if !pass.is_composed() && x.dims()[0] >= MANY {
-            let PnaTerms { aggregates, own, bias } = self.along(pass, &Links::of(structure), x, e);
-            return aggregates + own + bias.unsqueeze();
+            return self.along(pass, &Links::of(structure), x, e, false);
         }
         let e = self.edge.as_ref().map(|edge| edge.forward(pass, e.expect(ARCS)));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
@@ -125,8 +113,8 @@ impl Pna {
         self.output.forward(pass, Tensor::cat(outputs.collect(), 1))
     }
 
-    /// The same along any links, with all towers at once, as terms that are to be added up. A map of [x_i, x_j, e] is the sum of maps of each, of which two are
-    /// of rows that send, and so is what follows the aggregates: one map of these, and one of states of rows that send, which may be fewer.
+    /// The same along any links, with all towers at once, and 0 instead of what is negative if `rectify` says so. A map of [x_i, x_j, e] is
+    /// the sum of maps of each, and those that follow the aggregates are one.
     ///
     /// # Panics
     /// If the layer has arc features and `e` is none.
@@ -136,7 +124,8 @@ impl Pna {
         links: &Links,
         x: Tensor<2>,
         e: Option<Tensor<2>>,
-    ) -> PnaTerms {
+        rectify: bool,
+    ) -> Tensor<2> {
         let towers = self.messages.len();
         let weights: Vec<Tensor<2>> =
             self.messages.iter().map(|message| pass.param::<2>(message.weight)).collect();
@@ -147,15 +136,10 @@ impl Pna {
             let part = |weight: &Tensor<2>| weight.clone().narrow(1, number * own, own);
             Tensor::cat(weights.iter().map(part).collect(), 0) // [towers × own, own]
         };
-        let ends = [0, 1].map(|number| self.spread(pass, part(number)));
-        let bias = biases(&self.messages);
-        let bias = Tensor::cat(vec![bias.clone(), bias.zeros_like()], 0);
-        let ends = linear(pass, x.clone(), Tensor::cat(ends.into(), 0), Some(bias));
         let terms = self.edge.as_ref().map(|edge| {
             let e = edge.of_many(pass, e.expect(ARCS));
             linear(pass, e, part(2), None)
         });
-        let z = aggregate(pass, links, ends, terms, &self.aggregators);
 
         let (last, last_bias) = self.output.params(pass);
         let outputs = last.dims()[0] / towers;
@@ -173,55 +157,61 @@ impl Pna {
             // All towers read the same states.
             of_states = of_states.reshape([rows, towers, own]).sum_dim(1).reshape([rows, own]);
         }
-        let of_aggregates = folded.narrow(1, towers * own, columns - towers * own);
-        let bias = last.matmul(biases(&self.updates).unsqueeze_dim(1)).reshape([rows]) + last_bias;
-        PnaTerms {
-            aggregates: linear(pass, z, of_aggregates, None),
-            own: linear(pass, x, of_states, None),
-            bias,
-        }
-    }
-
-    /// Maps of towers `[towers × own, own]` as one of all columns, of which each tower reads its share.
-    fn spread(&self, pass: &Pass, maps: Tensor<2>) -> Tensor<2> {
-        let ([rows, own], towers) = (maps.dims(), self.messages.len());
-        if !self.divide || towers == 1 {
-            return maps;
-        }
-        let of_tower = rows / towers;
-        let is_own =
-            (0..rows).flat_map(|row| (0..rows).map(move |column| row / of_tower == column / own));
-        let mask = is_own.map(|is_own| f32::from(u8::from(is_own))).collect();
-        maps.repeat_dim(1, towers) * matrix(mask, [rows, own * towers], pass.device())
+        let maps = Maps {
+            ends: Tensor::cat(vec![part(0), part(1)], 0),
+            offset: biases(&self.messages),
+            own: of_states,
+            aggregates: folded.narrow(1, towers * own, columns - towers * own),
+            bias: last.matmul(biases(&self.updates).unsqueeze_dim(1)).reshape([rows]) + last_bias,
+        };
+        receive(pass, links, x, terms, maps, &self.aggregators, rectify)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::activation;
+
     use super::*;
     use crate::data::Edges;
     use crate::nn::parameters::Builder;
-    use crate::nn::pass::values;
+    use crate::nn::pass::{matrix, values};
     use crate::rng::Seed;
 
-    /// Towers at once, with rows enough for it, against tower by tower.
+    /// Towers at once, with rows enough for it, against tower by tower: in one graph, and in many, of which some have no arc.
     #[test]
     fn towers_at_once_are_towers_one_by_one() {
-        let nodes = MANY + 20;
         let mut stream = Seed(0).stream("pna", 0, 0);
-        let mut ends = || (0..2 * nodes).map(|_| stream.below(nodes as u64 - 5) as u32).collect();
-        let edges = Edges { sources: ends(), targets: ends() };
-        let arcs = edges.sources.len();
-        let structure = Structure::new(&[nodes], &edges, None);
+        let mut arcs = |sizes: &[usize]| {
+            let mut edges = Edges { sources: Vec::new(), targets: Vec::new() };
+            let mut first = 0;
+            for (number, &size) in sizes.iter().enumerate() {
+                let mut end = || first as u32 + stream.below(size as u64 - 5) as u32;
+                for _ in 0..if number % 7 == 3 { 0 } else { 2 * size } {
+                    edges.sources.push(end());
+                    edges.targets.push(end());
+                }
+                first += size;
+            }
+            edges
+        };
+        let graphs = [vec![MANY + 20], vec![40; 60]];
+        let edges = graphs.each_ref().map(|sizes| arcs(sizes));
         let mut random =
             |count| (0..count).map(|_| stream.unit() as f32 - 0.5).collect::<Vec<f32>>();
-        let (x, e) = (random(nodes * 8), random(arcs * 3));
+        let (x, e) = (random(40 * 60 * 64), random(2 * 40 * 60 * 3));
         let all = [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
-        for (towers, divide, with_arcs, count) in
-            [(4, true, true, 3), (2, true, false, 4), (2, false, true, 4), (1, true, true, 1)]
-        {
+        // Panels of 16 columns go to kernels, whole towers or not; others are composed.
+        for (inputs, towers, divide, with_arcs, count) in [
+            (64, 4, true, true, 3),
+            (32, 4, true, true, 4),
+            (32, 2, true, false, 4),
+            (16, 2, false, true, 4),
+            (16, 1, true, true, 1),
+            (8, 4, true, true, 3),
+        ] {
             let shape = PnaShape {
-                inputs: 8,
+                inputs,
                 outputs: 16,
                 edges: with_arcs.then_some(3),
                 towers,
@@ -231,23 +221,35 @@ mod tests {
             let mut builder = Builder::new(Seed(1));
             let pna = Pna::new(builder.root(), &shape);
             let parameters = builder.finish();
-            let run = |composed: bool| {
-                let pass = Pass::train(&parameters, Seed(0), 0);
-                let pass = if composed { pass.composed() } else { pass };
-                let x = matrix(x.clone(), [nodes, 8], pass.device());
-                let e = with_arcs.then(|| matrix(e.clone(), [arcs, 3], pass.device()));
-                let y = pna.forward(&pass, &structure, x, e);
-                let gradients = pass.gradients(&y.clone().square().mean());
-                (values(y), gradients)
-            };
-            let (expected, found) = (run(true), run(false));
-            for (a, b) in [(&found.0, &expected.0), (&found.1, &expected.1)] {
-                let largest = b.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
-                let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(
-                    largest > 0.0 && apart <= 1e-5 * largest,
-                    "{shape:?}: {apart} of {largest}"
-                );
+            for (sizes, edges) in graphs.iter().zip(&edges) {
+                let (nodes, arcs) = (sizes.iter().sum(), edges.sources.len());
+                let structure = Structure::new(sizes, edges, None);
+                let run = |composed: bool, rectify: bool| {
+                    let pass = Pass::train(&parameters, Seed(0), 0);
+                    let pass = if composed { pass.composed() } else { pass };
+                    let x = matrix(x[..nodes * inputs].into(), [nodes, inputs], pass.device());
+                    let e =
+                        with_arcs.then(|| matrix(e[..arcs * 3].into(), [arcs, 3], pass.device()));
+                    let y = match (composed, rectify) {
+                        (false, true) => pna.along(&pass, &Links::of(&structure), x, e, true),
+                        _ => pna.forward(&pass, &structure, x, e),
+                    };
+                    let y = if rectify { activation::relu(y) } else { y };
+                    let gradients = pass.gradients(&y.clone().square().mean());
+                    (values(y), gradients)
+                };
+                for rectify in [false, true] {
+                    let (expected, found) = (run(true, rectify), run(false, rectify));
+                    for (a, b) in [(&found.0, &expected.0), (&found.1, &expected.1)] {
+                        let largest = b.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+                        let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                        assert!(
+                            largest > 0.0 && apart <= 1e-5 * largest,
+                            "{shape:?}, {} graphs: {apart} of {largest}",
+                            sizes.len()
+                        );
+                    }
+                }
             }
         }
     }

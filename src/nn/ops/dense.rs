@@ -7,6 +7,7 @@
 //! that they are the same for any number of threads.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::{Tensor, activation};
@@ -244,15 +245,28 @@ pub(super) fn map_rows(
 }
 
 /// The rows of one part of a sum over all rows.
-struct Part {
-    first: usize,
-    count: usize,
+pub(super) struct Part {
+    pub first: usize,
+    pub count: usize,
     /// Derivatives by weights.
-    gradient: Vec<f32>,
+    pub gradient: Vec<f32>,
     /// Derivatives by the bias.
-    by_bias: Vec<f64>,
+    pub by_bias: Vec<f64>,
     /// Σ dy and Σ dy (x − mean).
     sums: Vec<f64>,
+}
+
+impl Part {
+    /// With so many derivatives by weights and by the bias, and sums, all 0.
+    pub fn new(first: usize, count: usize, [weights, bias, sums]: [usize; 3]) -> Part {
+        let [by_bias, sums] = [bias, sums].map(|count| vec![0.0; count]);
+        Part { first, count, gradient: vec![0.0; weights], by_bias, sums }
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
 }
 
 /// Adds up the columns of rows. In double precision: a bias before BatchNorm has a derivative of zero.
@@ -275,13 +289,9 @@ impl Kernel for AddColumns<'_> {
 }
 
 /// The parts that so many rows are summed up in.
-fn parts(rows: usize, [weights, bias, sums]: [usize; 3]) -> Vec<Part> {
+pub(super) fn parts(rows: usize, sizes: [usize; 3]) -> Vec<Part> {
     let count = rows.div_ceil(PARTS).next_multiple_of(BLOCK);
-    let part = |first: usize| {
-        let count = count.min(rows - first);
-        let [by_bias, sums] = [bias, sums].map(|count| vec![0.0; count]);
-        Part { first, count, gradient: vec![0.0; weights], by_bias, sums }
-    };
+    let part = |first: usize| Part::new(first, count.min(rows - first), sizes);
     (0..rows).step_by(count.max(1)).map(part).collect()
 }
 

@@ -1,12 +1,10 @@
-//! y = drop(relu(x + b)) over many rows, or y = drop(relu(x + u + b)) with rows u that several may share. What was above 0 and was kept is
-//! above 0 in y, so the backward pass needs y alone.
+//! y = drop(relu(x + b)) over many rows. What was above 0 and was kept is above 0 in y, so the backward pass needs y alone.
 
 use std::sync::Arc;
 
 use burn::tensor::{Tensor, activation};
 
 use super::dense::BLOCK;
-use super::rows::{AddRows, Groups, gather};
 use super::{Kept, Operation, PARTS, apply};
 use crate::nn::fused::Team;
 use crate::nn::layers::Dropout;
@@ -16,83 +14,43 @@ use crate::simd::{Kernel, Simd, Vector, WIDTH};
 
 /// drop(relu(x + b)): `[rows, width]` → `[rows, width]`.
 pub fn rectified(pass: &Pass, x: Tensor<2>, bias: Tensor<1>, dropout: Dropout) -> Tensor<2> {
-    rectify(pass, x, None, bias, dropout)
-}
-
-/// drop(relu(x + u + b)), where u is for every row that of its group: `[rows, width]`, `[groups, width]` → `[rows, width]`.
-pub fn rectified_sum(
-    pass: &Pass,
-    x: Tensor<2>,
-    shared: (Tensor<2>, &Arc<Groups>),
-    bias: Tensor<1>,
-    dropout: Dropout,
-) -> Tensor<2> {
-    rectify(pass, x, Some(shared), bias, dropout)
-}
-
-fn rectify(
-    pass: &Pass,
-    x: Tensor<2>,
-    shared: Option<(Tensor<2>, &Arc<Groups>)>,
-    bias: Tensor<1>,
-    dropout: Dropout,
-) -> Tensor<2> {
     let width = x.dims()[1];
-    let (shared, groups) = match shared {
-        Some((shared, groups)) => (shared, Some(groups.clone())),
-        None => (Tensor::zeros([1, 1], pass.device()), None),
-    };
-    let composed = |[x, shared, row]: [Tensor<2>; 3]| {
-        let x = match &groups {
-            Some(groups) => x + gather(pass, groups, shared),
-            None => x,
-        };
-        dropout.forward(pass, activation::relu(x + row))
-    };
-    let inputs = [x, shared, bias.unsqueeze()];
+    let composed = |[x, row]: [Tensor<2>; 2]| dropout.forward(pass, activation::relu(x + row));
+    let inputs = [x, bias.unsqueeze()];
     if pass.is_composed() || !width.is_multiple_of(WIDTH) {
         return composed(inputs);
     }
-    let kernel = Arc::new(Rectify {
-        width,
-        groups: groups.clone(),
-        coins: dropout.coins(pass),
-        simd: pass.simd(),
-        team: pass.team().clone(),
-    });
-    apply(&kernel, inputs).unwrap_or_else(composed)
+    let (coins, simd, team) = (dropout.coins(pass), pass.simd(), pass.team().clone());
+    apply(&Arc::new(Rectify { width, coins, simd, team }), inputs).unwrap_or_else(composed)
 }
 
 #[derive(Debug)]
 struct Rectify {
     width: usize,
-    /// The row of u for every row, if there is u.
-    groups: Option<Arc<Groups>>,
     coins: Option<Coins>,
     simd: Simd,
     team: Arc<Team>,
 }
 
-impl Operation<3> for Rectify {
+impl Operation<2> for Rectify {
     type Saved = ();
     const KEEPS_INPUTS: bool = false;
     const KEEPS_OUTPUT: bool = true;
 
-    fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
+    fn shape(&self, shapes: [[usize; 2]; 2]) -> [usize; 2] {
         shapes[0]
     }
 
-    fn forward(&self, [x, shared, bias]: [&[f32]; 3]) -> (Vec<f32>, ()) {
-        let Rectify { width, ref groups, ref coins, simd, .. } = *self;
-        let shared = groups.as_ref().map(|groups| (groups.of_row(), shared));
+    fn forward(&self, [x, bias]: [&[f32]; 2]) -> (Vec<f32>, ()) {
+        let Rectify { width, ref coins, simd, .. } = *self;
         let y = self.team.make_rows(x.len() / width, width, |first, y| {
             let x = &x[first * width..][..y.len()];
-            simd.run(Forward { x, shared, bias, first, coins: coins.as_ref(), y });
+            simd.run(Forward { x, bias, first, coins: coins.as_ref(), y });
         });
         (y, ())
     }
 
-    fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+    fn backward(&self, kept: Kept<'_, (), 2>, gradient: &[f32]) -> [Vec<f32>; 2] {
         let Rectify { width, simd, .. } = *self;
         let keep = self.coins.as_ref().map_or(1.0, Coins::keep);
         let rows = (gradient.len() / width).div_ceil(PARTS).max(1) * width;
@@ -109,20 +67,12 @@ impl Operation<3> for Rectify {
         for sums in &sums {
             by_bias.iter_mut().zip(sums).for_each(|(sum, own): (&mut f64, &f64)| *sum += own);
         }
-        let by_shared = match &self.groups {
-            None => vec![0.0],
-            Some(groups) => self.team.make_rows(groups.len(), width, |first, sums| {
-                simd.run(AddRows { groups, first, from: &by_x, width, sums });
-            }),
-        };
-        [by_x, by_shared, by_bias.into_iter().map(|sum| sum as f32).collect()]
+        [by_x, by_bias.into_iter().map(|sum| sum as f32).collect()]
     }
 }
 
 struct Forward<'a> {
     x: &'a [f32],
-    /// The row of u for every row, and these.
-    shared: Option<(&'a [u32], &'a [f32])>,
     bias: &'a [f32],
     first: usize,
     coins: Option<&'a Coins>,
@@ -137,18 +87,11 @@ impl Kernel for Forward<'_> {
         let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
         for (row, (x, y)) in rows.enumerate() {
             let coin = ((self.first + row) as u32).wrapping_mul(width as u32);
-            let shared = self.shared.map(|(groups, shared)| {
-                let row = &shared[groups[self.first + row] as usize * width..][..width];
-                row.as_chunks::<WIDTH>().0
-            });
             let (x, y) = (x.as_chunks::<WIDTH>().0, y.as_chunks_mut::<WIDTH>().0);
             for (block, ((x, bias), y)) in x.iter().zip(bias).zip(y).enumerate() {
                 // SAFETY: eight numbers each.
                 unsafe {
-                    let mut sum = V::load(x.as_ptr()).add(V::load(bias.as_ptr()));
-                    if let Some(shared) = shared {
-                        sum = sum.add(V::load(shared[block].as_ptr()));
-                    }
+                    let sum = V::load(x.as_ptr()).add(V::load(bias.as_ptr()));
                     let mut positive = sum.max(V::splat(0.0));
                     if let Some(coins) = self.coins {
                         positive = positive.toss(coins, coin.wrapping_add((block * WIDTH) as u32));
@@ -198,17 +141,12 @@ mod tests {
     #[test]
     fn what_is_rectified_has_its_derivatives() {
         for (simd, team) in ways() {
-            for groups in [None, Some(Groups::new(vec![2, 0, 0, 2, 3], 4))] {
-                for coins in [None, Some(Seed(1).coins("dropout", 0, 0, 0.3))] {
-                    let shared = if groups.is_some() { 4 * WIDTH } else { 1 };
-                    // Far enough from 0 that no difference crosses it.
-                    let far = |x: f32| if x < 0.0 { x - 0.9 } else { x + 0.9 };
-                    let x = random(5 * WIDTH, [-1.0, 1.0], 1).into_iter().map(far).collect();
-                    let others = random(shared, [-0.4, 0.4], 2);
-                    let inputs = [x, others, random(WIDTH, [-0.4, 0.4], 3)];
-                    let (groups, team) = (groups.clone(), team.clone());
-                    check(&Rectify { width: WIDTH, groups, coins, simd, team }, &inputs);
-                }
+            for coins in [None, Some(Seed(1).coins("dropout", 0, 0, 0.3))] {
+                // Far enough from 0 that no difference crosses it.
+                let far = |x: f32| if x < 0.0 { x - 0.5 } else { x + 0.5 };
+                let x = random(5 * WIDTH, [-1.0, 1.0], 1).into_iter().map(far).collect();
+                let inputs = [x, random(WIDTH, [-0.4, 0.4], 3)];
+                check(&Rectify { width: WIDTH, coins, simd, team: team.clone() }, &inputs);
             }
         }
     }

@@ -11,7 +11,6 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 
 use super::{Kept, Operation, apply};
 use crate::nn::pass::{Pass, positions};
-use crate::simd::{Kernel, Vector};
 
 /// Rows and the groups they belong to.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +63,11 @@ impl Groups {
         self.offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize)
     }
 
+    /// Number of rows of all groups before one.
+    pub fn first(&self, group: usize) -> usize {
+        self.offsets[group] as usize
+    }
+
     /// The rows of one group, ascending.
     pub fn rows(&self, group: usize) -> &[u32] {
         &self.rows[self.offsets[group] as usize..self.offsets[group + 1] as usize]
@@ -99,27 +103,6 @@ impl Groups {
 #[inline(always)]
 pub(super) fn add(sum: &mut [f32], row: &[f32]) {
     sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-}
-
-/// Adds up the rows of groups from the first on, in whichever instructions there are.
-pub(super) struct AddRows<'a> {
-    pub groups: &'a Groups,
-    pub first: usize,
-    /// The rows.
-    pub from: &'a [f32],
-    pub width: usize,
-    pub sums: &'a mut [f32],
-}
-
-impl Kernel for AddRows<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        for (group, sum) in self.sums.chunks_exact_mut(self.width).enumerate() {
-            for &row in self.groups.rows(self.first + group) {
-                add(sum, &self.from[row as usize * self.width..][..self.width]);
-            }
-        }
-    }
 }
 
 /// Copies the row of its group to every row: `[groups, width]` → `[rows, width]`.
