@@ -8,6 +8,7 @@ use super::clusters::Clusters;
 use super::fused::lanes::Lanes;
 use super::ops::attention::Pairs;
 use super::ops::features::FeatureRows;
+use super::ops::messages::Links;
 use super::ops::propagate::Propagation;
 use super::ops::rows::Groups;
 use super::pass::Pass;
@@ -302,6 +303,7 @@ pub struct Structure {
     codes_of_pairs: OnceLock<Arc<Groups>>,
     looped: OnceLock<[Arc<Groups>; 2]>,
     lanes: OnceLock<Arc<Lanes>>,
+    links: OnceLock<Links>,
     convolution: OnceLock<Arc<Propagation>>,
     means: OnceLock<Arc<Propagation>>,
     convolved: OnceLock<Option<Arc<FeatureRows>>>,
@@ -332,10 +334,16 @@ impl Structure {
             codes_of_pairs: OnceLock::new(),
             looped: OnceLock::new(),
             lanes: OnceLock::new(),
+            links: OnceLock::new(),
             convolution: OnceLock::new(),
             means: OnceLock::new(),
             convolved: OnceLock::new(),
         }
+    }
+
+    /// Arcs from nodes to nodes.
+    pub fn links(&self) -> &Links {
+        self.links.get_or_init(|| Links::of(self))
     }
 
     /// For every pair of nodes, its first and its second one.

@@ -95,7 +95,7 @@ impl Pna {
         e: Option<Tensor<2>>,
     ) -> Tensor<2> {
         if !pass.is_composed() && x.dims()[0] >= MANY {
-            return self.along(pass, &Links::of(structure), x, e, false);
+            return self.along(pass, structure.links(), x, e, false);
         }
         let e = self.edge.as_ref().map(|edge| edge.forward(pass, e.expect(ARCS)));
         let towers = self.messages.iter().zip(&self.updates).enumerate();
@@ -231,7 +231,7 @@ mod tests {
                     let e =
                         with_arcs.then(|| matrix(e[..arcs * 3].into(), [arcs, 3], pass.device()));
                     let y = match (composed, rectify) {
-                        (false, true) => pna.along(&pass, &Links::of(&structure), x, e, true),
+                        (false, true) => pna.along(&pass, structure.links(), x, e, true),
                         _ => pna.forward(&pass, &structure, x, e),
                     };
                     let y = if rectify { activation::relu(y) } else { y };

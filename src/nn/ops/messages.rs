@@ -69,7 +69,7 @@ impl Links {
     }
 
     /// Those of a graph with itself.
-    pub fn of(structure: &Structure) -> Links {
+    pub(in crate::nn) fn of(structure: &Structure) -> Links {
         let (sources, targets) = (&structure.by_source, &structure.by_target);
         if targets.of_row().is_sorted() {
             return Links::new(None, sources.clone(), targets.clone(), None);
