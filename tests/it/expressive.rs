@@ -296,7 +296,7 @@ level. Coarseners that draw random numbers draw others for each copy, as for eac
             assert!(entry.name != "newman" || cells[NAMES.len() - 1] == 0.0);
         }
         println!("{table}");
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/soundness.md");
+        let file = crate::support::checkout().join("docs/soundness.md");
         if std::env::var_os("HDSE_UPDATE_DOCS").is_some() {
             std::fs::write(&file, &table).unwrap();
         }
@@ -312,8 +312,7 @@ level. Coarseners that draw random numbers draw others for each copy, as for eac
 #[cfg(feature = "cli")]
 #[test]
 fn the_page_of_hard_pairs_is_up_to_date() {
-    let file =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/expressiveness.md");
+    let file = crate::support::checkout().join("docs/results/expressiveness.md");
     let page = std::fs::read_to_string(&file).unwrap();
     let line = page.split('`').find(|words| words.starts_with("hdse wl ")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_hdse"))

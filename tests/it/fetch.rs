@@ -62,7 +62,7 @@ const WHOLE: [&str; 4] = ["hdse-data.json", "test.jsonl", "train.jsonl", "val.js
 /// A folder of graphs of `cluster`; the larger split takes several reads.
 fn copies(graphs: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/files/cluster");
+    let files = crate::support::checkout().join("tests/cli/files/cluster");
     for (name, repeats) in [("train.jsonl", graphs / 2), ("val.jsonl", 1), ("test.jsonl", 1)] {
         let text = std::fs::read_to_string(files.join(name)).unwrap().repeat(repeats);
         std::fs::write(folder.path().join(name), text).unwrap();

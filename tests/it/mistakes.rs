@@ -137,7 +137,7 @@ fn experiments() {
     assert!(CONFIGS.len() >= 30);
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().to_str().unwrap();
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/gt-community-small.toml");
+    let own = crate::support::checkout().join("configs/gt-community-small.toml");
     let text = std::fs::read_to_string(own).unwrap();
     let [config, finished, new] =
         ["small.toml", "finished", "new"].map(|name| format!("{here}/{name}"));

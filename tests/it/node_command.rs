@@ -103,8 +103,7 @@ fn kills_change_nothing() {
 #[test]
 fn arxiv_year_trains_as_released() {
     let Some(mini) = find("ogbn-mini") else { return };
-    let preset =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/reference/goat-arxiv-year.toml");
+    let preset = crate::support::checkout().join("configs/reference/goat-arxiv-year.toml");
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run").to_string_lossy().into_owned();
     let path = format!("data.path={mini:?}");
@@ -200,7 +199,7 @@ fn mistakes_are_explained() {
     }
 
     // Keys of nodes with a set of graphs.
-    let small = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/gt-community-small.toml");
+    let small = crate::support::checkout().join("configs/gt-community-small.toml");
     let small = small.to_string_lossy();
     for (change, words) in [
         ("data.split=0", "key `data.split` is about the nodes of one graph"),

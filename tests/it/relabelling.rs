@@ -125,7 +125,7 @@ symmetries can have several partitions that are equally good and that only the n
             }
         }
         println!("{table}");
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/relabelling.md");
+        let file = crate::support::checkout().join("docs/relabelling.md");
         if std::env::var_os("HDSE_UPDATE_DOCS").is_some() {
             std::fs::write(&file, &table).unwrap();
         }

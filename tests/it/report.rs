@@ -264,7 +264,7 @@ fn a_browser_has_nothing_to_complain_of() {
 
 #[test]
 fn pages_of_the_documentation_are_those_of_their_results() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
+    let folder = crate::support::checkout().join("docs/results");
     let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let files: Vec<PathBuf> =
         files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();

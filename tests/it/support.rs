@@ -1,6 +1,6 @@
 //! Helpers shared by the tests.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hdse::coarsen::{self, Context};
 use hdse::rng::Seed;
@@ -37,10 +37,8 @@ pub fn by_first_node(clusters: &[u32]) -> Vec<u32> {
 
 /// A data file in `HDSE_DATA`, else ../shared/data; an absent one is named as skipped.
 pub fn find(file: &str) -> Option<String> {
-    let folder = std::env::var_os("HDSE_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("HDSE_DATA")
+        .map_or_else(|| checkout().join("../shared/data"), PathBuf::from);
     let path = folder.join(file);
     if !path.exists() {
         println!("skipped: no {}", path.display());
@@ -51,7 +49,12 @@ pub fn find(file: &str) -> Option<String> {
 
 /// The fixtures that come with the source.
 pub fn own_golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    checkout().join("tests/golden")
+}
+
+/// The folder that is tested. Not that of the build, which another checkout may have left in a shared build folder.
+pub fn checkout() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }
 
 /// Where golden fixtures are: `HDSE_GOLDEN`, else those that come with the source.

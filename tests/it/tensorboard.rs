@@ -19,7 +19,7 @@ fn interpreter() -> Option<OsString> {
 }
 
 fn read_by_tensorboard(python: &OsString, folder: &Path) -> Curves {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/read_events.py");
+    let script = crate::support::checkout().join("tests/python/read_events.py");
     let output = Command::new(python).arg(script).arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     println!("{}", String::from_utf8_lossy(&output.stdout));

@@ -40,7 +40,7 @@ pub struct Experiment {
 impl Experiment {
     pub fn new() -> Experiment {
         let folder = tempfile::tempdir().unwrap();
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/gt-community-small.toml");
+        let own = crate::support::checkout().join("configs/gt-community-small.toml");
         let text = std::fs::read_to_string(own).unwrap();
         let config = folder.path().join("small.toml");
         let smaller = text.replace("layers = 4", "layers = 1").replace("dim = 32", "dim = 8");

@@ -1,6 +1,6 @@
 //! The models of configs/: their sizes, and that the lists are complete.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::configs;
 use hdse::config::Config;
@@ -93,7 +93,7 @@ const OURS: &[(&str, usize)] = &[
 
 /// The model of a file in configs/.
 pub fn preset(name: &str) -> ModelConfig {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+    let path = crate::support::checkout().join("configs").join(name);
     let text = std::fs::read_to_string(path.with_extension("toml")).unwrap();
     assert!(text.lines().count() <= 30, "{name} is longer than a page");
     Config::parse(&text, name, &[]).unwrap_or_else(|e| panic!("{e:#}")).model
@@ -130,7 +130,7 @@ fn plain_grit_has_its_published_numbers_of_parameters() {
 
 #[test]
 fn every_preset_is_listed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let folder = crate::support::checkout().join("configs");
     let names = |folder: PathBuf| -> Vec<String> {
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|e| e == "toml"));
@@ -162,7 +162,7 @@ fn backbones_are_listed_once() {
 
 #[test]
 fn burn_stays_in_nn_and_train() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut folders = vec![crate::support::checkout().join("src")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -182,7 +182,7 @@ fn burn_stays_in_nn_and_train() {
 #[test]
 fn presets_fit_their_sets() {
     for folder in ["configs", "configs/reference"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let folder = crate::support::checkout().join(folder);
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         for path in files.filter(|path| path.extension().is_some_and(|ending| ending == "toml")) {
             let config = Config::read(&path, &[]).unwrap();
