@@ -253,12 +253,11 @@ impl Layer {
         });
         let order = positions(order.collect(), pass.device());
         let (weight, bias) = (weight.select(0, order.clone()), bias.select(0, order));
-        let row = bias.clone().unsqueeze();
-        let inputs = [asked.clone(), found.clone(), e.clone(), weight.clone(), row];
+        let made = linear(pass, e.clone(), weight, Some(bias));
+        let inputs = [asked.clone(), found.clone(), made.clone()];
         if let Some(seen) = pairs::seen(pass, &structure.pairs, inputs) {
             return seen;
         }
-        let made = linear(pass, e.clone(), weight, Some(bias));
         let [queries, keys] = structure.pair_ends();
         let part = |first: usize| made.clone().slice([0..pairs, first..first + dim]);
         let s = (gather(pass, queries, asked) + gather(pass, keys, found)) * part(0);

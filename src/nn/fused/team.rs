@@ -130,46 +130,24 @@ impl Team {
         room: impl Fn(&T) -> usize,
         work: impl Fn(T, &mut Fresh) + Sync,
     ) -> Vec<f32> {
-        let [numbers] =
-            self.make_all(things, |thing| [room(thing)], |thing, [fresh]| work(thing, fresh));
-        numbers
-    }
-
-    /// Makes several arrays in this way, with a piece of each for every thing.
-    pub(crate) fn make_all<T: Send, const N: usize>(
-        &self,
-        things: impl IntoIterator<Item = T>,
-        room: impl Fn(&T) -> [usize; N],
-        work: impl Fn(T, &mut [Fresh; N]) + Sync,
-    ) -> [Vec<f32>; N] {
         let things: Vec<T> = things.into_iter().collect();
-        let rooms: Vec<[usize; N]> = things.iter().map(room).collect();
-        let counts: [usize; N] =
-            std::array::from_fn(|array| rooms.iter().map(|room| room[array]).sum());
-        let mut arrays = counts.map(Vec::with_capacity);
-        let mut array = 0;
-        let mut rest = arrays.each_mut().map(|numbers| {
-            array += 1;
-            &mut numbers.spare_capacity_mut()[..counts[array - 1]]
-        });
+        let count = things.iter().map(&room).sum();
+        let mut numbers = Vec::with_capacity(count);
+        let mut rest = &mut numbers.spare_capacity_mut()[..count];
         let mut places = Vec::with_capacity(things.len());
-        for (thing, room) in things.into_iter().zip(rooms) {
-            let mut array = 0;
-            let place = rest.each_mut().map(|rest| {
-                array += 1;
-                Fresh(rest.split_off_mut(..room[array - 1]).expect("as much as all have"))
-            });
+        for thing in things {
+            let place = rest.split_off_mut(..room(&thing)).expect("as much as all have");
             places.push((thing, place));
         }
-        self.each(places, |(thing, mut fresh)| {
+        assert!(rest.is_empty(), "a thing has the same room each time");
+        self.each(places, |(thing, place)| {
+            let mut fresh = Fresh(place);
             work(thing, &mut fresh);
-            fresh.iter_mut().for_each(|fresh| _ = fresh.rest());
+            fresh.rest();
         });
-        for (numbers, count) in arrays.iter_mut().zip(counts) {
-            // SAFETY: pieces cover as many numbers, and nothing of any piece is left to be cleared.
-            unsafe { numbers.set_len(count) };
-        }
-        arrays
+        // SAFETY: pieces cover as many numbers, and nothing of any piece is left to be cleared.
+        unsafe { numbers.set_len(count) };
+        numbers
     }
 
     /// The same of rows of `width` numbers, in pieces that stay in the cache; each goes with the number of its first row.

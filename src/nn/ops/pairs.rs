@@ -1,10 +1,9 @@
 //! Attention that learns from pairs of nodes: the two kernels of [`GRIT`](crate::nn::grit).
 //!
 //! [`seen`] makes ê of what nodes and pairs say, [`attend`] weighs and adds up. Both walk graph by graph. Of pairs nothing is kept but what goes in and
-//! comes out, factors and terms, and one weight for every pair and head:
+//! comes out, and one weight for every pair and head:
 //!
 //! ```text
-//! [f_ij, t_ij] = W e_ij + c
 //! s = (q_i + k_j) ∘ f_ij                      ê_ij = relu(√s⁺ − √s⁻ + t_ij)
 //! p_i = softmax_j(clamp(a · ê_ij, ±5) + b)     y_i = [Σ_j m_ij p_ij v_j, Σ_j m_ij p_ij ê_ij]
 //! ```
@@ -18,12 +17,8 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use super::attention::Pairs;
-use super::dense::{BLOCK, Part, add_columns, packed};
-use super::rows::add;
-use super::{Kept, Operation, PARTS, apply};
+use super::{Kept, Operation, apply};
 use crate::nn::fused::Team;
-use crate::nn::fused::product::{Biased, PANEL, Store};
-use crate::nn::fused::weights::Slot;
 use crate::nn::pass::Pass;
 use crate::simd::{Kernel, Simd, Vector, WIDTH, add_scaled, dot};
 
@@ -32,24 +27,20 @@ pub const CLAMP: f32 = 5.0;
 /// What keeps a sum of weights from 0.
 pub const TINY: f32 = 1e-16;
 
-/// ê: queries and keys `[nodes, dim]`, states of pairs `[pairs, inputs]`, the map of these to factors and then terms `[2 dim, inputs]` and its
-/// bias `[1, 2 dim]` → `[pairs, dim]`. None where kernels can't be used.
-pub fn seen(pass: &Pass, pairs: &Arc<Pairs>, inputs: [Tensor<2>; 5]) -> Option<Tensor<2>> {
-    let (width, own) = (inputs[0].dims()[1], inputs[2].dims()[1]);
-    let fits = [2 * width, own].iter().all(|count| count.is_multiple_of(PANEL));
-    if pass.is_composed() || !fits {
+/// ê: queries and keys `[nodes, dim]`, factors and then terms of pairs `[pairs, 2 dim]` → `[pairs, dim]`. None where kernels can't be used.
+pub fn seen(pass: &Pass, pairs: &Arc<Pairs>, inputs: [Tensor<2>; 3]) -> Option<Tensor<2>> {
+    if pass.is_composed() {
         return None;
     }
-    let (pairs, simd, team) = (pairs.clone(), pass.simd(), pass.team().clone());
-    apply(&Arc::new(Seen { pairs, width, inputs: own, simd, team }), inputs).ok()
+    let width = inputs[0].dims()[1];
+    let kernel = Seen { pairs: pairs.clone(), width, simd: pass.simd(), team: pass.team().clone() };
+    apply(&Arc::new(kernel), inputs).ok()
 }
 
 #[derive(Debug)]
 struct Seen {
     pairs: Arc<Pairs>,
     width: usize,
-    /// Numbers of the state of a pair.
-    inputs: usize,
     simd: Simd,
     team: Arc<Team>,
 }
@@ -72,125 +63,55 @@ pub(super) fn pieces<T>(
     all
 }
 
-impl Operation<5> for Seen {
-    /// Factors and terms of all pairs.
-    type Saved = Vec<f32>;
+impl Operation<3> for Seen {
+    type Saved = ();
 
-    fn shape(&self, shapes: [[usize; 2]; 5]) -> [usize; 2] {
+    fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
         [shapes[2][0], self.width]
     }
 
-    fn forward(&self, [query, key, e, weight, bias]: [&[f32]; 5]) -> (Vec<f32>, Vec<f32>) {
-        let Seen { width, inputs, simd, .. } = *self;
-        let map = packed(weight, bias, inputs, false);
-        let room = |(_, pairs): &Graph| [pairs.len() * width, pairs.len() * 2 * width];
-        let [seen, made] = self.team.make_all(self.pairs.graphs(), room, |graph, fresh| {
-            let (nodes, pairs) = graph;
-            for first in pairs.clone().step_by(BLOCK) {
-                let count = BLOCK.min(pairs.end - first);
-                let [seen, made] = fresh;
-                let (seen, made) = (seen.next(count * width), made.next(count * 2 * width));
-                let e = &e[first * inputs..][..count * inputs];
-                let stride = 2 * width;
-                let out = Biased { out: &mut *made, stride, bias: map.bias() };
-                map.forward(simd, count, e, inputs, out);
-                let block = Block { nodes: nodes.clone(), first: first - pairs.start, width };
-                simd.run(SeenForward { block, ends: [query, key], made, seen });
-            }
+    fn forward(&self, inputs: [&[f32]; 3]) -> (Vec<f32>, ()) {
+        let Seen { width, simd, .. } = *self;
+        let room = |(_, pairs): &Graph| pairs.len() * width;
+        let seen = self.team.make(self.pairs.graphs(), room, |graph, seen| {
+            simd.run(SeenForward { graph, width, inputs, seen: seen.rest() });
         });
-        (seen, made)
+        (seen, ())
     }
 
-    fn backward(&self, kept: Kept<'_, Vec<f32>, 5>, gradient: &[f32]) -> [Vec<f32>; 5] {
-        let Seen { width, inputs, simd, .. } = *self;
-        let [query, key, e, weight, bias] = kept.inputs;
-        let map = packed(weight, &[], inputs, true);
-        let [mut by_query, mut by_key] = [query, key].map(|ends| vec![0.0; ends.len()]);
+    fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
+        let Seen { width, simd, .. } = *self;
+        let [mut by_query, mut by_key] = [0, 1].map(|input| vec![0.0; kept.inputs[input].len()]);
         let nodes = || self.pairs.graphs().map(|graph| graph.0);
         let ends = pieces(&mut by_query, nodes(), width).into_iter();
         let ends = ends.zip(pieces(&mut by_key, nodes(), width));
-        let mut graphs: Vec<_> = self.pairs.graphs().zip(ends).collect();
-        // Graphs differ more in size than rows do: smaller parts are shared out more evenly.
-        let each = graphs.len().div_ceil(4 * PARTS).max(1);
-        let sizes = [weight.len(), bias.len(), 0];
-        let parts = graphs.chunks_mut(each).map(|graphs| (graphs, Part::new(0, 0, sizes)));
-        let mut parts: Vec<_> = parts.collect();
-        let room = |(graphs, _): &&mut (&mut [(Graph, _)], Part)| {
-            graphs.iter().map(|((_, pairs), _)| pairs.len() * inputs).sum()
-        };
-        let by_e = self.team.make(&mut parts, room, |(graphs, part), by_e| {
-            let mut by_made = vec![0.0; BLOCK * 2 * width];
-            for ((nodes, pairs), (by_query, by_key)) in graphs.iter_mut() {
-                for first in pairs.clone().step_by(BLOCK) {
-                    let count = BLOCK.min(pairs.end - first);
-                    let by_made = &mut by_made[..count * 2 * width];
-                    let block = Block { nodes: nodes.clone(), first: first - pairs.start, width };
-                    simd.run(SeenBackward {
-                        block,
-                        ends: [query, key],
-                        made: &kept.saved[first * 2 * width..][..count * 2 * width],
-                        gradient: &gradient[first * width..][..count * width],
-                        by_ends: [by_query, by_key],
-                        by_made,
-                    });
-                    add_columns(simd, by_made, &mut part.by_bias);
-                    let slot = Slot { numbers: &mut part.gradient, start: 0, add: true };
-                    let e = &e[first * inputs..][..count * inputs];
-                    map.gradient(simd, count, by_made, e, inputs, slot);
-                    let out = by_e.next(count * inputs);
-                    map.backward(simd, count, by_made, Store::new(out, inputs));
-                }
-            }
+        let work = self.pairs.graphs().zip(ends);
+        let room = |((_, pairs), _): &(Graph, _)| pairs.len() * 2 * width;
+        let by_pair = self.team.make(work, room, |(graph, (by_query, by_key)), by_pair| {
+            let by = [by_query, by_key, by_pair.rest()];
+            simd.run(SeenBackward { graph, width, inputs: kept.inputs, gradient, by });
         });
-        let (mut by_weight, mut by_bias) = (vec![0.0; weight.len()], vec![0.0; bias.len()]);
-        for (_, part) in &parts {
-            add(&mut by_weight, &part.gradient);
-            by_bias.iter_mut().zip(&part.by_bias).for_each(|(sum, own)| *sum += own);
-        }
-        let by_bias = by_bias.into_iter().map(|sum: f64| sum as f32).collect();
-        [by_query, by_key, by_e, by_weight, by_bias]
-    }
-}
-
-/// Pairs of a graph with these nodes, from the first one on.
-struct Block {
-    nodes: Range<usize>,
-    first: usize,
-    width: usize,
-}
-
-impl Block {
-    /// The nodes of a pair, counted in the graph.
-    #[inline(always)]
-    fn ends(&self, pair: usize) -> [usize; 2] {
-        let size = self.nodes.len();
-        [(self.first + pair) / size, (self.first + pair) % size]
-    }
-
-    /// Their rows among those of all nodes.
-    #[inline(always)]
-    fn rows<'a>(&self, [query, key]: [&'a [f32]; 2], [i, j]: [usize; 2]) -> [&'a [f32]; 2] {
-        let row = |node: usize| (self.nodes.start + node) * self.width..;
-        [&query[row(i)][..self.width], &key[row(j)][..self.width]]
+        [by_query, by_key, by_pair]
     }
 }
 
 struct SeenForward<'a> {
-    block: Block,
-    /// Queries and keys.
-    ends: [&'a [f32]; 2],
-    made: &'a [f32],
+    graph: Graph,
+    width: usize,
+    inputs: [&'a [f32]; 3],
     seen: &'a mut [f32],
 }
 
 impl Kernel for SeenForward<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let SeenForward { block, ends, made, seen } = self;
-        let width = block.width;
+        let SeenForward { graph: (nodes, pairs), width, inputs: [query, key, made], seen } = self;
+        let made = &made[pairs.start * 2 * width..pairs.end * 2 * width];
+        let size = nodes.len();
         let rows = made.chunks_exact(2 * width).zip(seen.chunks_exact_mut(width));
         for (pair, (made, seen)) in rows.enumerate() {
-            let [query, key] = block.rows(ends, block.ends(pair));
+            let query = &query[(nodes.start + pair / size) * width..][..width];
+            let key = &key[(nodes.start + pair % size) * width..][..width];
             let (factors, terms) = made.split_at(width);
             let both = query.iter().zip(key).zip(factors.iter().zip(terms));
             for (seen, ((q, k), (f, t))) in seen.iter_mut().zip(both) {
@@ -203,28 +124,30 @@ impl Kernel for SeenForward<'_> {
 }
 
 struct SeenBackward<'a> {
-    block: Block,
-    ends: [&'a [f32]; 2],
-    made: &'a [f32],
+    graph: Graph,
+    width: usize,
+    inputs: [&'a [f32]; 3],
     gradient: &'a [f32],
-    /// Of the nodes of the graph.
-    by_ends: [&'a mut [f32]; 2],
-    by_made: &'a mut [f32],
+    by: [&'a mut [f32]; 3],
 }
 
 impl Kernel for SeenBackward<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let SeenBackward { block, ends, made, gradient, by_ends, by_made } = self;
-        let [by_query, by_key] = by_ends;
-        let width = block.width;
+        let SeenBackward { graph: (nodes, pairs), width, inputs: [query, key, made], gradient, by } =
+            self;
+        let [by_query, by_key, by_pair] = by;
+        let size = nodes.len();
+        let made = &made[pairs.start * 2 * width..pairs.end * 2 * width];
+        let gradient = &gradient[pairs.start * width..pairs.end * width];
         let rows = made.chunks_exact(2 * width).zip(gradient.chunks_exact(width));
-        let rows = rows.zip(by_made.chunks_exact_mut(2 * width));
-        for (pair, ((made, dy), by_made)) in rows.enumerate() {
-            let [i, j] = block.ends(pair);
-            let [query, key] = block.rows(ends, [i, j]);
+        let rows = rows.zip(by_pair.chunks_exact_mut(2 * width));
+        for (pair, ((made, dy), by_pair)) in rows.enumerate() {
+            let (i, j) = (pair / size, pair % size);
+            let query = &query[(nodes.start + i) * width..][..width];
+            let key = &key[(nodes.start + j) * width..][..width];
             let (factors, terms) = made.split_at(width);
-            let (by_factors, by_terms) = by_made.split_at_mut(width);
+            let (by_factors, by_terms) = by_pair.split_at_mut(width);
             let by_query = &mut by_query[i * width..][..width];
             let by_key = &mut by_key[j * width..][..width];
             for c in 0..width {
@@ -493,19 +416,17 @@ mod tests {
     #[test]
     fn what_pairs_see_has_its_derivatives() {
         for (simd, team) in ways() {
-            for width in [8, 16] {
-                let (pairs, inputs) = (Pairs::new(NODES.to_vec(), None), PANEL);
+            for width in [5, 8, 12] {
+                let pairs = Pairs::new(NODES.to_vec(), None);
                 let [query, key] = [1, 2].map(|seed| random(8 * width, [0.5, 1.5], seed));
-                // Away from the kinks: states and weights of factors are positive, terms beyond any root.
-                let e = random(PAIRS * inputs, [0.5, 1.0], 3);
-                let sign = |row: usize| if row.is_multiple_of(3) { -1.0 } else { 1.0 };
-                let weight = random(2 * width * inputs, [0.02, 0.05], 4).into_iter().enumerate();
-                let weight = weight.map(|(place, weight)| sign(place / inputs) * weight);
-                let bias =
-                    (0..2 * width).map(|row| if row < width { 0.0 } else { 3.0 * sign(row) });
-                let numbers = [query, key, e, weight.collect(), bias.collect()];
-                let team = team.clone();
-                check(&Seen { pairs, width, inputs, simd, team }, &numbers);
+                // Away from the kinks: factors from 0, terms beyond any root.
+                let sign = random(PAIRS * 2 * width, [-1.0, 1.0], 3);
+                let size = random(PAIRS * 2 * width, [0.5, 1.5], 4);
+                let pair = sign.iter().zip(size).enumerate().map(|(i, (sign, size))| {
+                    sign.signum() * if i / width % 2 == 0 { size } else { 2.5 + size }
+                });
+                let inputs = [query, key, pair.collect()];
+                check(&Seen { pairs, width, simd, team: team.clone() }, &inputs);
             }
         }
     }
