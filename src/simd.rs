@@ -128,6 +128,10 @@ pub trait Vector: Copy {
     /// `self * factor + sum`
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
+    unsafe fn abs(self) -> Self;
+    unsafe fn sqrt(self) -> Self;
+    /// The size of `self`, which must not be negative, with the sign of `other`.
+    unsafe fn with_sign_of(self, other: Self) -> Self;
     /// `self` where `test` is above 0, else 0.
     unsafe fn where_positive(self, test: Self) -> Self;
     /// eˣ within 2 units in the last place, 0 below -87.
@@ -283,6 +287,18 @@ impl Vector for Array {
         self.zip(other, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
+    unsafe fn abs(self) -> Array {
+        Array(self.0.map(f32::abs))
+    }
+    #[inline(always)]
+    unsafe fn sqrt(self) -> Array {
+        Array(self.0.map(f32::sqrt))
+    }
+    #[inline(always)]
+    unsafe fn with_sign_of(self, other: Array) -> Array {
+        self.zip(other, f32::copysign)
+    }
+    #[inline(always)]
     unsafe fn where_positive(self, test: Array) -> Array {
         self.zip(test, |a, b| if b > 0.0 { a } else { 0.0 })
     }
@@ -363,6 +379,18 @@ mod avx2 {
         #[inline(always)]
         unsafe fn max(self, other: Self) -> Self {
             unsafe { _mm256_max_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn abs(self) -> Self {
+            unsafe { _mm256_andnot_ps(Self::splat(-0.0), self) }
+        }
+        #[inline(always)]
+        unsafe fn sqrt(self) -> Self {
+            unsafe { _mm256_sqrt_ps(self) }
+        }
+        #[inline(always)]
+        unsafe fn with_sign_of(self, other: Self) -> Self {
+            unsafe { _mm256_or_ps(self, _mm256_and_ps(Self::splat(-0.0), other)) }
         }
         #[inline(always)]
         unsafe fn where_positive(self, test: Self) -> Self {

@@ -94,3 +94,30 @@ def replace_section(name: str, heading: str, text: str) -> None:
         page = f"{page.rstrip()}\n\n## {heading}\n\n{section}\n"
     PAGE.write_text(page)
     print(f"wrote section `{name}` of {PAGE.relative_to(ROOT)}")
+
+
+def replace_parts(name: str, text: str) -> None:
+    """Puts the parts of `text`, each under a heading of the third level, over those of a section of the page.
+
+    What comes before them must be as it is on the page: parts of one section are of one machine and
+    the same software.
+    """
+    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+    page = PAGE.read_text()
+    before, rest = page.split(begin, 1)
+    old, after = rest.split(end, 1)
+    (preamble, *old_parts), (new_preamble, *new_parts) = (
+        re.split(r"^(?=### )", section, flags=re.MULTILINE) for section in (old, text)
+    )
+    differ = [
+        f"page: {a}\nhere: {b}"
+        for a, b in zip(preamble.split("\n"), new_preamble.split("\n"), strict=False)
+        if a.startswith("Machine:") and a != b
+    ]
+    if differ:
+        sys.exit("\n".join(["not written, for the rest of the page is of another machine:", *differ]))
+    new = {part.split("\n", 1)[0]: part.rstrip() + "\n\n" for part in new_parts}
+    parts = [new.pop(part.split("\n", 1)[0], part) for part in old_parts] + list(new.values())
+    section = preamble + "".join(parts)
+    PAGE.write_text(f"{before}{begin}{section.rstrip()}\n{end}{after}")
+    print(f"wrote parts of section `{name}` of {PAGE.relative_to(ROOT)}")

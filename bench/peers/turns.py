@@ -300,8 +300,10 @@ class Comparison:
         text = self.write(results)
         if skipped:
             text += f"\nSkipped, data not there: {', '.join(skipped)}.\n"
-        if options.quick or options.on or options.forms:
+        if options.quick or options.forms:
             print(text)
+        elif options.on:
+            common.replace_parts(self.section[0], text)
         else:
             common.replace_section(*self.section, text)
         wrong = [(form, result.experiment) for result in results for form in result.void]
@@ -314,7 +316,7 @@ class Comparison:
         parser = argparse.ArgumentParser(description=self.about.splitlines()[0])
         quick = f"few steps, one round, one thread, only {', '.join(self.quick)}; only printed"
         parser.add_argument("--quick", action="store_true", help=quick)
-        on = "data sets or configurations whose name starts with this; only printed"
+        on = "data sets or configurations whose name starts with this; the rest of the page stays"
         parser.add_argument("--on", help=on)
         some = ",".join(self.forms[-2:])
         parser.add_argument("--forms", help=f"of PyTorch, such as {some}; only printed")

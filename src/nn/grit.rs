@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The bias is added after the clamp, which would cut off what is far. All that belongs to pairs takes n² numbers times the width: that is the
-//! cost of the model.
+//! cost of the model. On the CPU, what a layer does to pairs is [one operation](super::ops::pairs), which keeps their states and nothing else.
 //!
 //! Ma, Lin, Lim, Romero-Soriano, Dokania, Coates, Torr & Lim, "Graph Inductive Biases in Transformers without Message Passing", ICML
 //! 2023.
@@ -27,7 +27,7 @@ use super::encoder::FeatureEncoder;
 use super::head::Predictor;
 use super::layers::{BatchNorm, Dropout, FeedForward, Linear};
 use super::ops::dense::linear;
-use super::ops::pairs::{self, CLAMP, TINY};
+use super::ops::pairs::{self, CLAMP, States, TINY};
 use super::ops::rows::{Groups, gather, max, sum};
 use super::parameters::{Init, Param, Scope};
 use super::pass::{Pass, matrix, positions};
@@ -53,6 +53,13 @@ pub struct Grit {
     layers: Vec<Layer>,
     head: Predictor,
     dim: usize,
+}
+
+/// What all layers read besides states.
+struct Around<'a> {
+    structure: &'a Structure,
+    bias: Option<&'a Tensor<2>>,
+    degrees: &'a Tensor<2>,
 }
 
 #[derive(Clone, Debug)]
@@ -134,8 +141,10 @@ impl Grit {
 impl Backbone for Grit {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
-        // Some eight numbers are kept for each number of a pair.
-        pass.check_pairs(structure.pairs.len(), 4 * self.dim, self.layers.len())?;
+        // Layers keep one number for each number of a state, and have a few besides; by tensor operations they keep some eight.
+        let (numbers, layers) =
+            if pass.is_fused() { (1, self.layers.len() + 3) } else { (8, self.layers.len()) };
+        pass.check_pairs(structure.pairs.len(), (numbers * self.dim).div_ceil(2), layers)?;
         let walks = structure.walks.as_ref().filter(|walks| walks.powers == self.powers).ok_or_else(|| {
             Error::data("the model reads random walks between all nodes, but the batch has none; `prepare` asks for them")
         })?;
@@ -151,17 +160,19 @@ impl Backbone for Grit {
         let degrees =
             structure.by_target.sizes().map(|degree| (1.0 + degree as f32).ln()).collect();
         let degrees = matrix(degrees, [batch.num_nodes(), 1], pass.device());
-        for (number, layer) in self.layers.iter().enumerate() {
-            let (nodes, seen) =
-                layer.forward(pass, structure, number, x, &e, bias.as_ref(), &degrees);
-            x = nodes;
-            pass.record(|| format!("layers.{number}.h"), &x);
-            // Nothing reads what pairs are after the last layer, but in training their statistics are kept.
-            let is_last = number + 1 == self.layers.len();
-            if !is_last || pass.is_training() || pass.is_traced() {
-                e = layer.update_pairs(pass, e, seen);
-                pass.record(|| format!("layers.{number}.e"), &e);
+        let around = Around { structure, bias: bias.as_ref(), degrees: &degrees };
+        if pairs::has_layers(pass, &e) {
+            let mut states = States::First(e);
+            for (number, layer) in self.layers.iter().enumerate() {
+                let is_last = number + 1 == self.layers.len();
+                (x, states) = layer.forward(pass, &around, number, x, states, !is_last);
             }
+            return Ok(self.head.forward(pass, structure, x));
+        }
+        for (number, layer) in self.layers.iter().enumerate() {
+            (x, e) = layer.composed(pass, &around, number, x, e);
+            pass.record(|| format!("layers.{number}.h"), &x);
+            pass.record(|| format!("layers.{number}.e"), &e);
         }
         Ok(self.head.forward(pass, structure, x))
     }
@@ -205,39 +216,81 @@ impl Layer {
         }
     }
 
-    /// New states of nodes, and ê.
-    #[expect(clippy::too_many_arguments, reason = "what a layer reads")]
+    /// New states of nodes, and of pairs if these are read.
     fn forward(
         &self,
         pass: &Pass,
-        structure: &Structure,
+        around: &Around,
         number: usize,
         x: Tensor<2>,
-        e: &Tensor<2>,
-        bias: Option<&Tensor<2>>,
-        degrees: &Tensor<2>,
+        states: States,
+        is_read: bool,
+    ) -> (Tensor<2>, States) {
+        let dim = self.heads * self.width;
+        let ends = [&self.query, &self.key, &self.value].map(|map| map.of_many(pass, x.clone()));
+        let inputs = pairs::Inputs {
+            ends,
+            make: self.pair.params(pass),
+            score: self.score(pass),
+            table: self.table(pass, around, number),
+            output: self.pair_output.params(pass),
+            heads: self.heads,
+            coins: [self.weight_dropout.coins(pass), self.pair_dropout.coins(pass)],
+        };
+        let of = &around.structure.pairs;
+        let (both, states) = pairs::layer(pass, of, states, inputs, &self.pair_norm, is_read);
+        let attended = (both.clone().narrow(1, 0, dim), both.narrow(1, dim, dim));
+        (self.update_nodes(pass, around, x, attended), states)
+    }
+
+    /// The same of tensor operations.
+    fn composed(
+        &self,
+        pass: &Pass,
+        around: &Around,
+        number: usize,
+        x: Tensor<2>,
+        e: Tensor<2>,
     ) -> (Tensor<2>, Tensor<2>) {
-        let table = self.bias.as_ref().zip(bias).map(|(map, bias)| map.forward(pass, bias.clone()));
-        if let Some(table) = &table {
-            record_bias(pass, structure, number, table);
-        }
-        let seen = self.seen(pass, structure, &x, e);
+        let table = self.table(pass, around, number);
+        let seen = self.seen(pass, around.structure, &x, &e);
         let value = self.value.of_many(pass, x.clone());
-        let (of_nodes, of_pairs) = self.attend(pass, structure, number, &seen, table, value);
+        let attended = self.attend(pass, around.structure, number, &seen, table, value);
+        let x = self.update_nodes(pass, around, x, attended);
+        let seen = self.pair_dropout.forward(pass, seen);
+        (x, self.pair_norm.forward(pass, e + self.pair_output.of_many(pass, seen)))
+    }
+
+    /// The bias of every code: `[codes, heads]`.
+    fn table(&self, pass: &Pass, around: &Around, number: usize) -> Option<Tensor<2>> {
+        let (map, bias) = self.bias.as_ref().zip(around.bias)?;
+        let table = map.forward(pass, bias.clone());
+        record_bias(pass, around.structure, number, &table);
+        Some(table)
+    }
+
+    /// a, head by head: `[1, dim]`.
+    fn score(&self, pass: &Pass) -> Tensor<2> {
+        pass.param::<3>(self.score).swap_dims(0, 1).reshape([1, self.heads * self.width])
+    }
+
+    /// New states of nodes, from what nodes and what pairs gave.
+    fn update_nodes(
+        &self,
+        pass: &Pass,
+        around: &Around,
+        x: Tensor<2>,
+        (of_nodes, of_pairs): (Tensor<2>, Tensor<2>),
+    ) -> Tensor<2> {
         let attended = self.dropout.forward(pass, of_nodes + self.of_pairs(pass, of_pairs));
         let dim = self.heads * self.width;
         let factor =
             |place: usize| pass.param::<3>(self.degree).narrow(2, place, 1).reshape([1, dim]);
-        let attended = attended.clone() * factor(0) + attended * degrees.clone() * factor(1);
+        let scaled = attended.clone() * around.degrees.clone() * factor(1);
+        let attended = attended * factor(0) + scaled;
         let x = self.norm.forward(pass, x + self.output.of_many(pass, attended));
         let y = x.clone() + self.feed_forward.forward(pass, x);
-        (self.feed_forward_norm.forward(pass, y), seen)
-    }
-
-    /// New states of pairs.
-    fn update_pairs(&self, pass: &Pass, e: Tensor<2>, seen: Tensor<2>) -> Tensor<2> {
-        let seen = self.pair_dropout.forward(pass, seen);
-        self.pair_norm.forward(pass, e + self.pair_output.of_many(pass, seen))
+        self.feed_forward_norm.forward(pass, y)
     }
 
     /// ê of all pairs: `[pairs, dim]`.
@@ -254,10 +307,6 @@ impl Layer {
         let order = positions(order.collect(), pass.device());
         let (weight, bias) = (weight.select(0, order.clone()), bias.select(0, order));
         let made = linear(pass, e.clone(), weight, Some(bias));
-        let inputs = [asked.clone(), found.clone(), made.clone()];
-        if let Some(seen) = pairs::seen(pass, &structure.pairs, inputs) {
-            return seen;
-        }
         let [queries, keys] = structure.pair_ends();
         let part = |first: usize| made.clone().slice([0..pairs, first..first + dim]);
         let s = (gather(pass, queries, asked) + gather(pass, keys, found)) * part(0);
@@ -274,17 +323,6 @@ impl Layer {
         table: Option<Tensor<2>>,
         value: Tensor<2>,
     ) -> (Tensor<2>, Tensor<2>) {
-        let dim = self.heads * self.width;
-        let score = pass.param::<3>(self.score).swap_dims(0, 1).reshape([1, dim]);
-        let of_codes =
-            table.clone().unwrap_or_else(|| Tensor::zeros([1, self.heads], pass.device()));
-        let inputs = [seen.clone(), score, of_codes, value.clone()];
-        let mask = self.weight_dropout.mask(pass, structure.pairs.len() * self.heads);
-        if let Some(both) =
-            pairs::attend(pass, &structure.pairs, self.heads, inputs, table.is_some(), mask)
-        {
-            return (both.clone().narrow(1, 0, dim), both.narrow(1, dim, dim));
-        }
         let [queries, keys] = structure.pair_ends();
         let mut scores = self.scores(pass, seen);
         if let Some(table) = table {
@@ -300,9 +338,8 @@ impl Layer {
 
     /// a · ê of every head, cut off: `[pairs, heads]`.
     fn scores(&self, pass: &Pass, seen: &Tensor<2>) -> Tensor<2> {
-        let [pairs, dim] = seen.dims();
-        let score = pass.param::<3>(self.score).swap_dims(0, 1).reshape([1, dim]);
-        let products = (seen.clone() * score).reshape([pairs, self.heads, self.width]);
+        let pairs = seen.dims()[0];
+        let products = (seen.clone() * self.score(pass)).reshape([pairs, self.heads, self.width]);
         products.sum_dim(2).reshape([pairs, self.heads]).clamp(-CLAMP, CLAMP)
     }
 

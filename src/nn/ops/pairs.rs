@@ -1,49 +1,49 @@
-//! Attention that learns from pairs of nodes: the two kernels of [`GRIT`](crate::nn::grit).
-//!
-//! [`seen`] makes ê of what nodes and pairs say, [`attend`] weighs and adds up. Both walk graph by graph. Of pairs nothing is kept but what goes in and
-//! comes out, and one weight for every pair and head:
+//! A layer of [`GRIT`](crate::nn::grit), as far as it is about pairs of nodes: one operation.
 //!
 //! ```text
-//! s = (q_i + k_j) ∘ f_ij                      ê_ij = relu(√s⁺ − √s⁻ + t_ij)
-//! p_i = softmax_j(clamp(a · ê_ij, ±5) + b)     y_i = [Σ_j m_ij p_ij v_j, Σ_j m_ij p_ij ê_ij]
+//! e = BN(s)                 [f, t] = E e                 u_ij = (q_i + k_j) ∘ f_ij
+//! ê = relu(√u⁺ − √u⁻ + t)   p_i = softmax_j(clamp(a · ê_ij, ±5) + b)
+//! y_i = [Σ_j m_ij p_ij v_j, Σ_j m_ij p_ij ê_ij]          s′ = e + O (m′ ∘ ê)
 //! ```
 //!
-//! with m the factors of dropout. The derivative of √ at 0 is taken as 0. Sums over graphs, which are those of a and of the bias b, are in double
-//! precision and in the order of graphs.
+//! with m and m′ the factors of dropout. There are n² times the width of everything, so what is to be saved is memory and ways to it. A few rows
+//! of pairs at a time go all the way from s to s′ while they are in the cache, and nothing is kept but s, from
+//! which the backward pass makes the rest again, block by block, before it goes back through it.
+//!
+//! States of pairs do not go through the tape, which would add up, copy and keep them. A [`Link`] hands them from layer to layer, and derivatives
+//! back; as the nodes of a layer are made of those before, the tape goes through layers in order. Neither is BatchNorm a pass of its own. Its statistics
+//! are those of blocks as they are made; what it does to s is done where s is read, and what it does to the derivative where that is
+//! read, in the layer before.
+//!
+//! Graphs are in up to sixteen shares for any number of threads, each with sums of its own. Those that are not of products are in
+//! double precision. The derivative of √ at 0 is taken as 0.
+
+mod blocks;
+mod passes;
+mod rows;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Tensor;
 
 use super::attention::Pairs;
-use super::{Kept, Operation, apply};
+use super::dense::restrided;
+use super::{Kept, Operation, apply, has_kernels};
 use crate::nn::fused::Team;
+use crate::nn::fused::norm::{self, Statistics};
+use crate::nn::fused::product::PANEL;
+use crate::nn::layers::BatchNorm;
 use crate::nn::pass::Pass;
-use crate::simd::{Kernel, Simd, Vector, WIDTH, add_scaled, dot};
+use crate::rng::Coins;
+use crate::simd::{Simd, padded};
+use blocks::Share;
+use passes::{Backward, Common, Ends, Forward, Sums, add_doubles};
 
 /// Scores are cut off here, before the bias.
 pub const CLAMP: f32 = 5.0;
 /// What keeps a sum of weights from 0.
 pub const TINY: f32 = 1e-16;
-
-/// ê: queries and keys `[nodes, dim]`, factors and then terms of pairs `[pairs, 2 dim]` → `[pairs, dim]`. None where kernels can't be used.
-pub fn seen(pass: &Pass, pairs: &Arc<Pairs>, inputs: [Tensor<2>; 3]) -> Option<Tensor<2>> {
-    if pass.is_composed() {
-        return None;
-    }
-    let width = inputs[0].dims()[1];
-    let kernel = Seen { pairs: pairs.clone(), width, simd: pass.simd(), team: pass.team().clone() };
-    apply(&Arc::new(kernel), inputs).ok()
-}
-
-#[derive(Debug)]
-struct Seen {
-    pairs: Arc<Pairs>,
-    width: usize,
-    simd: Simd,
-    team: Arc<Team>,
-}
 
 /// A graph: its nodes and its pairs.
 type Graph = (Range<usize>, Range<usize>);
@@ -63,401 +63,454 @@ pub(super) fn pieces<T>(
     all
 }
 
-impl Operation<3> for Seen {
-    type Saved = ();
-
-    fn shape(&self, shapes: [[usize; 2]; 3]) -> [usize; 2] {
-        [shapes[2][0], self.width]
-    }
-
-    fn forward(&self, inputs: [&[f32]; 3]) -> (Vec<f32>, ()) {
-        let Seen { width, simd, .. } = *self;
-        let room = |(_, pairs): &Graph| pairs.len() * width;
-        let seen = self.team.make(self.pairs.graphs(), room, |graph, seen| {
-            simd.run(SeenForward { graph, width, inputs, seen: seen.rest() });
-        });
-        (seen, ())
-    }
-
-    fn backward(&self, kept: Kept<'_, (), 3>, gradient: &[f32]) -> [Vec<f32>; 3] {
-        let Seen { width, simd, .. } = *self;
-        let [mut by_query, mut by_key] = [0, 1].map(|input| vec![0.0; kept.inputs[input].len()]);
-        let nodes = || self.pairs.graphs().map(|graph| graph.0);
-        let ends = pieces(&mut by_query, nodes(), width).into_iter();
-        let ends = ends.zip(pieces(&mut by_key, nodes(), width));
-        let work = self.pairs.graphs().zip(ends);
-        let room = |((_, pairs), _): &(Graph, _)| pairs.len() * 2 * width;
-        let by_pair = self.team.make(work, room, |(graph, (by_query, by_key)), by_pair| {
-            let by = [by_query, by_key, by_pair.rest()];
-            simd.run(SeenBackward { graph, width, inputs: kept.inputs, gradient, by });
-        });
-        [by_query, by_key, by_pair]
-    }
+/// What a layer is made of besides states of pairs.
+#[derive(Debug)]
+pub struct Inputs {
+    /// Queries, keys and values `[nodes, dim]`.
+    pub ends: [Tensor<2>; 3],
+    /// E: for every head, rows of factors and then of terms.
+    pub make: (Tensor<2>, Tensor<1>),
+    /// a, head by head: `[1, dim]`.
+    pub score: Tensor<2>,
+    /// b: `[codes, heads]`.
+    pub table: Option<Tensor<2>>,
+    /// O.
+    pub output: (Tensor<2>, Tensor<1>),
+    /// How many heads.
+    pub heads: usize,
+    /// Dropout of weights, counted pair by pair and head by head, and of ê, number by number.
+    pub coins: [Option<Coins>; 2],
 }
 
-struct SeenForward<'a> {
-    graph: Graph,
-    width: usize,
-    inputs: [&'a [f32]; 3],
-    seen: &'a mut [f32],
+/// States of pairs.
+#[derive(Clone, Debug)]
+pub enum States {
+    /// As they come from the encoder: `[pairs, dim]`.
+    First(Tensor<2>),
+    /// As a layer left them.
+    Linked(Arc<Link>),
 }
 
-impl Kernel for SeenForward<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let SeenForward { graph: (nodes, pairs), width, inputs: [query, key, made], seen } = self;
-        let made = &made[pairs.start * 2 * width..pairs.end * 2 * width];
-        let size = nodes.len();
-        let rows = made.chunks_exact(2 * width).zip(seen.chunks_exact_mut(width));
-        for (pair, (made, seen)) in rows.enumerate() {
-            let query = &query[(nodes.start + pair / size) * width..][..width];
-            let key = &key[(nodes.start + pair % size) * width..][..width];
-            let (factors, terms) = made.split_at(width);
-            let both = query.iter().zip(key).zip(factors.iter().zip(terms));
-            for (seen, ((q, k), (f, t))) in seen.iter_mut().zip(both) {
-                let s = (q + k) * f;
-                let value = s.abs().sqrt().copysign(s) + t;
-                *seen = if value > 0.0 { value } else { 0.0 };
-            }
-        }
+/// What a layer leaves to the next: states of pairs, to be normalised. On the way back, what the next leaves to it.
+#[derive(Debug)]
+pub struct Link {
+    norm: BatchNorm,
+    made: Mutex<Option<Arc<Made>>>,
+    returned: Mutex<Option<Returned>>,
+}
+
+/// States and their statistics, in columns of whole panels.
+#[derive(Debug)]
+struct Made {
+    states: Vec<f32>,
+    statistics: Statistics,
+}
+
+/// The derivative by what BatchNorm makes of states, and how to get from that to the one by states.
+#[derive(Debug)]
+struct Returned {
+    by_normal: Vec<f32>,
+    constants: norm::Backward,
+}
+
+impl Link {
+    fn new(norm: BatchNorm) -> Arc<Link> {
+        Arc::new(Link { norm, made: Mutex::default(), returned: Mutex::default() })
     }
-}
 
-struct SeenBackward<'a> {
-    graph: Graph,
-    width: usize,
-    inputs: [&'a [f32]; 3],
-    gradient: &'a [f32],
-    by: [&'a mut [f32]; 3],
-}
+    fn made(&self) -> Arc<Made> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.clone().expect("the layer before has been gone through")
+    }
 
-impl Kernel for SeenBackward<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let SeenBackward { graph: (nodes, pairs), width, inputs: [query, key, made], gradient, by } =
-            self;
-        let [by_query, by_key, by_pair] = by;
-        let size = nodes.len();
-        let made = &made[pairs.start * 2 * width..pairs.end * 2 * width];
-        let gradient = &gradient[pairs.start * width..pairs.end * width];
-        let rows = made.chunks_exact(2 * width).zip(gradient.chunks_exact(width));
-        let rows = rows.zip(by_pair.chunks_exact_mut(2 * width));
-        for (pair, ((made, dy), by_pair)) in rows.enumerate() {
-            let (i, j) = (pair / size, pair % size);
-            let query = &query[(nodes.start + i) * width..][..width];
-            let key = &key[(nodes.start + j) * width..][..width];
-            let (factors, terms) = made.split_at(width);
-            let (by_factors, by_terms) = by_pair.split_at_mut(width);
-            let by_query = &mut by_query[i * width..][..width];
-            let by_key = &mut by_key[j * width..][..width];
-            for c in 0..width {
-                let both = query[c] + key[c];
-                let s = both * factors[c];
-                let root = s.abs().sqrt();
-                let dy = if root.copysign(s) + terms[c] > 0.0 { dy[c] } else { 0.0 };
-                let ds = if root > 0.0 { dy * 0.5 / root } else { 0.0 };
-                by_terms[c] = dy;
-                by_factors[c] = ds * both;
-                let by_both = ds * factors[c];
-                by_query[c] += by_both;
-                by_key[c] += by_both;
-            }
-        }
+    fn leave(&self, made: Made) {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.into());
+    }
+
+    fn give_back(&self, returned: Returned) {
+        *self.returned.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+    }
+
+    /// None if nothing depends on the states.
+    fn take_back(&self) -> Option<Returned> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What is weighed: ê `[pairs, dim]`, a `[1, dim]`, the bias `[codes, heads]`, values `[nodes, dim]` → `[nodes, 2 dim]`, what nodes and what pairs
-/// gave. `mask` has the factors of dropout of every pair and head. None where kernels can't be used.
-pub fn attend(
+/// Whether layers can be done by [`layer`], on first states like these.
+pub fn has_layers(pass: &Pass, states: &Tensor<2>) -> bool {
+    // In evaluation there are no derivatives to be had from here.
+    let differentiable = pass.is_training() || !pass.device().is_autodiff();
+    pass.is_fused() && differentiable && has_kernels(states) && states.dims()[0] > 0
+}
+
+/// y `[nodes, 2 dim]`, what nodes and what pairs give; and the new states of pairs, which `norm` is to normalise. Without `is_read`, nothing
+/// reads these: their statistics are all that is made of them.
+///
+/// # Panics
+/// Unless [`has_layers`] allows it.
+pub fn layer(
     pass: &Pass,
     pairs: &Arc<Pairs>,
-    heads: usize,
-    inputs: [Tensor<2>; 4],
-    biased: bool,
-    mask: Option<Vec<f32>>,
-) -> Option<Tensor<2>> {
-    if pass.is_composed() || pass.is_traced() {
-        return None;
+    states: States,
+    inputs: Inputs,
+    norm: &BatchNorm,
+    is_read: bool,
+) -> (Tensor<2>, States) {
+    let Inputs { ends, make, score, table, output, heads, coins } = inputs;
+    let [query, key, value] = ends;
+    let width = query.dims()[1];
+    let nothing = || Tensor::<2>::zeros([1, 1], pass.device());
+    let (first, before, scale, shift) = match states {
+        States::First(states) => (states, None, nothing(), nothing()),
+        States::Linked(link) => {
+            let of = [link.norm.weight, link.norm.bias];
+            let [scale, shift] = of.map(|param| pass.param::<1>(param).unsqueeze());
+            (nothing(), Some(link), scale, shift)
+        }
+    };
+    let running = before.as_ref().filter(|_| !pass.is_training()).map(|link| {
+        let [mean, variance] = [link.norm.running_mean, link.norm.running_var].map(|param| {
+            let values = pass.parameters().values(pass.parameters().entry(param));
+            wide_doubles(values, width.next_multiple_of(PANEL))
+        });
+        Statistics { mean, variance, rows: pairs.len() as f64 }
+    });
+    let after = Link::new(norm.clone());
+    let kernel = Arc::new(Layer {
+        pairs: pairs.clone(),
+        heads,
+        width,
+        before,
+        running,
+        after: after.clone(),
+        makes_states: is_read,
+        makes_statistics: pass.is_training(),
+        is_biased: table.is_some(),
+        coins,
+        simd: pass.simd(),
+        team: pass.team().clone(),
+    });
+    let table = table.unwrap_or_else(|| Tensor::zeros([1, heads], pass.device()));
+    let row = |bias: Tensor<1>| bias.unsqueeze();
+    let inputs = [
+        first,
+        scale,
+        shift,
+        query,
+        key,
+        value,
+        make.0,
+        row(make.1),
+        score,
+        table,
+        output.0,
+        row(output.1),
+    ];
+    let y = apply(&kernel, inputs).unwrap_or_else(|_| panic!("kernels are there"));
+    if pass.is_training() {
+        let Statistics { mean, variance, .. } = &after.made().statistics;
+        norm.update(pass, pairs.len(), &mean[..width], &variance[..width]);
     }
-    let width = inputs[0].dims()[1];
-    let (simd, team) = (pass.simd(), pass.team().clone());
-    let kernel = Attend { pairs: pairs.clone(), heads, width, biased, mask, simd, team };
-    apply(&Arc::new(kernel), inputs).ok()
+    (y, States::Linked(after))
+}
+
+/// Numbers in double precision, filled up with zeros.
+fn wide_doubles(values: &[f32], wide: usize) -> Vec<f64> {
+    let values = values.iter().map(|&value| f64::from(value));
+    values.chain(std::iter::repeat(0.0)).take(wide).collect()
+}
+
+fn single(sums: &[f64]) -> Vec<f32> {
+    sums.iter().map(|&sum| sum as f32).collect()
 }
 
 #[derive(Debug)]
-struct Attend {
+struct Layer {
     pairs: Arc<Pairs>,
     heads: usize,
     width: usize,
-    biased: bool,
-    mask: Option<Vec<f32>>,
+    before: Option<Arc<Link>>,
+    /// What to normalise by in evaluation.
+    running: Option<Statistics>,
+    after: Arc<Link>,
+    makes_states: bool,
+    makes_statistics: bool,
+    is_biased: bool,
+    /// Of weights and of ê.
+    coins: [Option<Coins>; 2],
     simd: Simd,
     team: Arc<Team>,
 }
 
-impl Operation<4> for Attend {
-    /// Weights `[pairs, heads]`.
-    type Saved = Vec<f32>;
+impl Layer {
+    /// Columns of a state: whole panels.
+    fn wide(&self) -> usize {
+        self.width.next_multiple_of(PANEL)
+    }
 
-    fn shape(&self, shapes: [[usize; 2]; 4]) -> [usize; 2] {
+    /// Columns of a number for every head: whole vectors.
+    fn lanes(&self) -> usize {
+        padded(self.heads)
+    }
+
+    /// Where the factor and the term of a column are among the rows of E.
+    fn rows_of(&self, column: usize) -> [usize; 2] {
+        let own = self.width / self.heads;
+        let first = column / own * 2 * own + column % own;
+        [first, first + own]
+    }
+}
+
+/// Numbers of rows, means and sums of squared deviations of new states, block by block.
+type Moments = Vec<(usize, Vec<f64>)>;
+
+impl Operation<12> for Layer {
+    type Saved = ();
+
+    fn shape(&self, shapes: [[usize; 2]; 12]) -> [usize; 2] {
         [shapes[3][0], 2 * self.width]
     }
 
-    fn forward(&self, inputs: [&[f32]; 4]) -> (Vec<f32>, Vec<f32>) {
+    fn forward(&self, inputs: [&[f32]; 12]) -> (Vec<f32>, ()) {
+        let (width, wide) = (self.width, self.wide());
+        let made = self.before.as_ref().map(|link| link.made());
+        let common = Common::new(self, made.as_deref(), inputs, false);
+        let shares = Share::all(&self.pairs);
         let mut y = vec![0.0; inputs[3].len() * 2];
-        let mut weights = vec![0.0; self.pairs.len() * self.heads];
-        let rows = pieces(&mut y, self.pairs.graphs().map(|graph| graph.0), 2 * self.width);
-        let own = pieces(&mut weights, self.pairs.graphs().map(|graph| graph.1), self.heads);
-        self.team.each(self.pairs.graphs().zip(rows).zip(own), |((graph, y), weights)| {
-            self.simd.run(AttendForward { of: self, graph, inputs, y, weights });
+        let ys = pieces(&mut y, shares.iter().map(|share| share.nodes.clone()), 2 * width);
+        let mut moments: Vec<Moments> = shares.iter().map(|_| Vec::new()).collect();
+        let work = shares.iter().zip(ys).zip(&mut moments);
+        let each = if self.makes_states { wide } else { 0 };
+        let room = |((share, _), _): &((&Share, _), _)| share.pairs.len() * each;
+        let states = self.team.make(work, room, |((share, y), moments), states| {
+            let mut pass = Forward::new(&common, share);
+            let mut unread = std::mem::take(&mut pass.new);
+            let mut rest = y;
+            for block in share.blocks() {
+                let numbers = block.count() * wide;
+                let mut new = match (self.makes_states, self.makes_statistics) {
+                    (true, _) => Some(states.next(numbers)),
+                    (false, true) => Some(&mut unread[..numbers]),
+                    (false, false) => None,
+                };
+                let y = rest.split_off_mut(..block.rows * 2 * width).expect("a row for every node");
+                pass.run(&common, &block, y, new.as_deref_mut());
+                if self.makes_statistics
+                    && let Some(new) = new
+                {
+                    let mut place = vec![0.0; 2 * wide];
+                    norm::moments(self.simd, new, wide, &mut place);
+                    moments.push((block.count(), place));
+                }
+            }
         });
-        (y, weights)
-    }
-
-    fn backward(&self, kept: Kept<'_, Vec<f32>, 4>, gradient: &[f32]) -> [Vec<f32>; 4] {
-        let [_, score, table, value] = kept.inputs;
-        let mut by_value = vec![0.0; value.len()];
-        let graphs: Vec<Graph> = self.pairs.graphs().collect();
-        let mut sums = vec![vec![0.0; score.len() + table.len()]; graphs.len()];
-        let value_pieces =
-            pieces(&mut by_value, graphs.iter().map(|graph| graph.0.clone()), self.width);
-        let work = graphs.iter().cloned().zip(value_pieces).zip(&mut sums);
-        let room = |(((_, pairs), _), _): &((Graph, _), _)| pairs.len() * self.width;
-        let by_seen = self.team.make(work, room, |((graph, by_value), sums), by_seen| {
-            let (kept, by_seen) = ((kept.inputs, &kept.saved[..]), by_seen.rest());
-            let of = self;
-            self.simd.run(AttendBackward { of, graph, kept, gradient, by_seen, by_value, sums });
+        let statistics = Statistics::of_parts(wide, |tell| {
+            moments.iter().flatten().for_each(|(count, place)| tell(*count, place));
         });
-        let mut total = vec![0.0; score.len() + table.len()];
-        for own in &sums {
-            total.iter_mut().zip(own).for_each(|(sum, own): (&mut f64, &f64)| *sum += own);
-        }
-        let single = |sums: &[f64]| sums.iter().map(|&sum| sum as f32).collect();
-        [by_seen, single(&total[..score.len()]), single(&total[score.len()..]), by_value]
+        self.after.leave(Made { states, statistics });
+        (y, ())
     }
-}
 
-/// a · ê of every head.
-#[inline(always)]
-fn dots(seen: &[f32], score: &[f32], dots: &mut [f32]) {
-    let own = seen.len() / dots.len();
-    let heads = seen.chunks_exact(own).zip(score.chunks_exact(own));
-    for (place, (seen, score)) in dots.iter_mut().zip(heads) {
-        *place = dot(seen, score);
-    }
-}
-
-/// eˣ of all numbers, in place.
-///
-/// # Safety
-/// The processor has the instructions of `V`.
-#[inline(always)]
-unsafe fn raise<V: Vector>(numbers: &mut [f32]) {
-    let mut chunks = numbers.chunks_exact_mut(WIDTH);
-    // SAFETY: chunks of eight numbers.
-    unsafe {
-        for chunk in &mut chunks {
-            V::load(chunk.as_ptr()).exp().store(chunk.as_mut_ptr());
-        }
-        let rest = chunks.into_remainder();
-        let mut last = [0.0; WIDTH];
-        last[..rest.len()].copy_from_slice(rest);
-        let last = V::load(last.as_ptr()).exp().to_array();
-        rest.copy_from_slice(&last[..rest.len()]);
-    }
-}
-
-struct AttendForward<'a> {
-    of: &'a Attend,
-    graph: Graph,
-    inputs: [&'a [f32]; 4],
-    y: &'a mut [f32],
-    weights: &'a mut [f32],
-}
-
-impl Kernel for AttendForward<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let AttendForward {
-            of,
-            graph: (nodes, pairs),
-            inputs: [seen, score, table, value],
-            y,
-            weights,
-        } = self;
-        let Attend { heads, width, biased, ref mask, .. } = *of;
-        let (size, own) = (nodes.len(), width / heads);
-        let (mut largest, mut total) = (vec![0.0f32; heads], vec![0.0f32; heads]);
-        for (i, y) in y.chunks_exact_mut(2 * width).enumerate() {
-            let first = pairs.start + i * size;
-            let weights = &mut weights[i * size * heads..][..size * heads];
-            for (j, scores) in weights.chunks_exact_mut(heads).enumerate() {
-                let seen = &seen[(first + j) * width..][..width];
-                dots(seen, score, scores);
-                scores.iter_mut().for_each(|score| *score = score.clamp(-CLAMP, CLAMP));
-                if biased && let Some(codes) = of.pairs.codes() {
-                    let bias = &table[codes[first + j] as usize * heads..][..heads];
-                    scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
+    fn backward(&self, kept: Kept<'_, (), 12>, gradient: &[f32]) -> [Vec<f32>; 12] {
+        let (width, wide, lanes) = (self.width, self.wide(), self.lanes());
+        let made = self.before.as_ref().map(|link| link.made());
+        let common = Common::new(self, made.as_deref(), kept.inputs, true);
+        let (after, returned) = (self.after.made(), self.after.take_back());
+        let next = returned.as_ref().map(|returned| (returned, &*after));
+        let [_, scale, _, query, _, _, make, make_bias, _, table, output, _] = kept.inputs;
+        let codes = table.len() / self.heads;
+        let shares = Share::all(&self.pairs);
+        let nodes = query.len() / width;
+        let mut by_ends = [(); 3].map(|()| vec![0.0; nodes * wide]);
+        let [queries, keys, values] = by_ends
+            .each_mut()
+            .map(|by| pieces(by, shares.iter().map(|share| share.nodes.clone()), wide).into_iter());
+        let mut sums: Vec<Sums> = shares.iter().map(|_| Sums::new(self, codes)).collect();
+        let ends = shares.iter().zip(queries.zip(keys).zip(values)).map(
+            |(share, ((query, key), value))| Ends {
+                first: share.nodes.start,
+                by: [query, key, value],
+            },
+        );
+        let work = shares.iter().zip(ends).zip(&mut sums);
+        let room = |((share, _), _): &((&Share, _), _)| share.pairs.len() * wide;
+        let by_normal = self.team.make(work, room, |((share, mut ends), sums), by_normal| {
+            let mut pass = Backward::new(&common, share);
+            for block in share.blocks() {
+                let out = by_normal.next(block.count() * wide);
+                pass.run(&common, &block, gradient, next, (&mut ends, sums), out);
+                if let Some(made) = &made {
+                    let of = [(block.of(&made.states, wide), &made.statistics)];
+                    norm::derivative_sums(self.simd, out, of, &mut pass.columns);
+                    add_doubles(&mut sums.others[4], &pass.columns);
                 }
             }
-            largest.fill(f32::NEG_INFINITY);
-            total.fill(0.0);
-            for scores in weights.chunks_exact(heads) {
-                largest.iter_mut().zip(scores).for_each(|(most, &score)| *most = most.max(score));
-            }
-            for scores in weights.chunks_exact_mut(heads) {
-                scores.iter_mut().zip(&largest).for_each(|(score, most)| *score -= most);
-            }
-            // SAFETY: the instructions are there, by contract.
-            unsafe { raise::<V>(weights) };
-            for powers in weights.chunks_exact(heads) {
-                total.iter_mut().zip(powers).for_each(|(total, power)| *total += power);
-            }
-            let (of_nodes, of_pairs) = y.split_at_mut(width);
-            for (j, weights) in weights.chunks_exact_mut(heads).enumerate() {
-                weights.iter_mut().zip(&total).for_each(|(weight, total)| *weight /= total + TINY);
-                let value = &value[(nodes.start + j) * width..][..width];
-                let seen = &seen[(first + j) * width..][..width];
-                for (head, weight) in weights.iter().enumerate() {
-                    let factor = mask.as_ref().map_or(1.0, |mask| mask[(first + j) * heads + head]);
-                    let weight = weight * factor;
-                    let columns = || head * own..(head + 1) * own;
-                    add_scaled(&mut of_nodes[columns()], weight, &value[columns()]);
-                    add_scaled(&mut of_pairs[columns()], weight, &seen[columns()]);
-                }
-            }
+        });
+        let mut total = Sums::new(self, codes);
+        sums.iter().for_each(|own| total.add(own));
+        let Sums { maps: [by_make, by_output], others } = total;
+        let [by_made, by_output_bias, by_a, by_table, by_norm] = &others;
+        let mut by_make_bias = vec![0.0; make_bias.len()];
+        for column in 0..width {
+            let [factor, term] = self.rows_of(column);
+            by_make_bias[factor] = by_made[column] as f32;
+            by_make_bias[term] = by_made[wide + column] as f32;
         }
+        let (by_first, by_scale, by_shift) = match (&self.before, &made) {
+            (Some(link), Some(made)) => {
+                let (sums, products) = by_norm.split_at(wide);
+                let scale = restrided(scale, width, wide);
+                let constants = made.statistics.backward(&scale, sums, products);
+                let by_scale = made.statistics.by_weight(products).take(width).collect();
+                link.give_back(Returned { by_normal, constants });
+                (vec![0.0], by_scale, single(&sums[..width]))
+            }
+            _ => (narrowed(by_normal, wide, width), vec![0.0], vec![0.0]),
+        };
+        debug_assert_eq!([by_make.len(), by_output.len()], [make.len(), output.len()]);
+        let [by_query, by_key, by_value] = by_ends.map(|by| narrowed(by, wide, width));
+        let by_table = narrowed(single(by_table), lanes, self.heads);
+        let by_a = single(&by_a[..width]);
+        let by_output_bias = single(&by_output_bias[..width]);
+        [
+            by_first,
+            by_scale,
+            by_shift,
+            by_query,
+            by_key,
+            by_value,
+            by_make,
+            by_make_bias,
+            by_a,
+            by_table,
+            by_output,
+            by_output_bias,
+        ]
     }
 }
 
-struct AttendBackward<'a> {
-    of: &'a Attend,
-    graph: Graph,
-    kept: ([&'a [f32]; 4], &'a [f32]),
-    gradient: &'a [f32],
-    by_seen: &'a mut [f32],
-    by_value: &'a mut [f32],
-    /// Derivatives by a, then by the bias.
-    sums: &'a mut [f64],
-}
-
-impl Kernel for AttendBackward<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let AttendBackward { of, graph: (nodes, pairs), kept, gradient, by_seen, by_value, sums } =
-            self;
-        let ([seen, score, _, value], weights) = kept;
-        let Attend { heads, width, biased, ref mask, .. } = *of;
-        let (size, own) = (nodes.len(), width / heads);
-        let (by_score, by_table) = sums.split_at_mut(width);
-        let (mut by_weight, mut found) = (vec![0.0; size * heads], vec![0.0; heads]);
-        let (mut of_row, mut mean) = (vec![0.0; width], vec![0.0f32; heads]);
-        for i in 0..size {
-            let first = pairs.start + i * size;
-            let dy = &gradient[(nodes.start + i) * 2 * width..][..2 * width];
-            let (by_nodes, by_pairs) = dy.split_at(width);
-            mean.fill(0.0);
-            for j in 0..size {
-                let (value, seen) = (
-                    &value[(nodes.start + j) * width..][..width],
-                    &seen[(first + j) * width..][..width],
-                );
-                let by_value = &mut by_value[j * width..][..width];
-                let by_seen = &mut by_seen[(i * size + j) * width..][..width];
-                for head in 0..heads {
-                    let place = (first + j) * heads + head;
-                    let factor = mask.as_ref().map_or(1.0, |mask| mask[place]);
-                    let weight = weights[place] * factor;
-                    let columns = || head * own..(head + 1) * own;
-                    let (by_nodes, by_pairs) = (&by_nodes[columns()], &by_pairs[columns()]);
-                    add_scaled(&mut by_value[columns()], weight, by_nodes);
-                    add_scaled(&mut by_seen[columns()], weight, by_pairs);
-                    let sum = dot(by_nodes, &value[columns()]) + dot(by_pairs, &seen[columns()]);
-                    by_weight[j * heads + head] = sum * factor;
-                    mean[head] += weights[place] * sum * factor;
-                }
-            }
-            of_row.fill(0.0);
-            for j in 0..size {
-                let seen = &seen[(first + j) * width..][..width];
-                let by_seen = &mut by_seen[(i * size + j) * width..][..width];
-                dots(seen, score, &mut found);
-                for head in 0..heads {
-                    let weight = weights[(first + j) * heads + head];
-                    let by_score = weight * (by_weight[j * heads + head] - mean[head]);
-                    if biased && let Some(codes) = of.pairs.codes() {
-                        by_table[codes[first + j] as usize * heads + head] += f64::from(by_score);
-                    }
-                    if (-CLAMP..=CLAMP).contains(&found[head]) {
-                        let columns = || head * own..(head + 1) * own;
-                        add_scaled(&mut by_seen[columns()], by_score, &score[columns()]);
-                        add_scaled(&mut of_row[columns()], by_score, &seen[columns()]);
-                    }
-                }
-            }
-            by_score
-                .iter_mut()
-                .zip(&of_row)
-                .for_each(|(sum, own): (&mut f64, &f32)| *sum += f64::from(*own));
-        }
-    }
+/// Rows without the columns beyond the last.
+fn narrowed(rows: Vec<f32>, wide: usize, width: usize) -> Vec<f32> {
+    if wide == width { rows } else { restrided(&rows, wide, width).into_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::differences::{check, random, ways};
     use super::*;
+    use crate::nn::Builder;
+    use crate::rng::Seed;
 
     /// Three graphs of 3, 1 and 4 nodes.
     const NODES: [usize; 4] = [0, 3, 4, 8];
     const PAIRS: usize = 9 + 1 + 16;
+    const CODES: usize = 4;
 
-    #[test]
-    fn what_pairs_see_has_its_derivatives() {
-        for (simd, team) in ways() {
-            for width in [5, 8, 12] {
-                let pairs = Pairs::new(NODES.to_vec(), None);
-                let [query, key] = [1, 2].map(|seed| random(8 * width, [0.5, 1.5], seed));
-                // Away from the kinks: factors from 0, terms beyond any root.
-                let sign = random(PAIRS * 2 * width, [-1.0, 1.0], 3);
-                let size = random(PAIRS * 2 * width, [0.5, 1.5], 4);
-                let pair = sign.iter().zip(size).enumerate().map(|(i, (sign, size))| {
-                    sign.signum() * if i / width % 2 == 0 { size } else { 2.5 + size }
-                });
-                let inputs = [query, key, pair.collect()];
-                check(&Seen { pairs, width, simd, team: team.clone() }, &inputs);
-            }
+    /// Two layers, one after the other, each with queries, keys and values of its own: what both attend to.
+    #[derive(Debug)]
+    struct Two([Layer; 2]);
+
+    impl Operation<24> for Two {
+        type Saved = ();
+
+        fn shape(&self, _: [[usize; 2]; 24]) -> [usize; 2] {
+            [16, 2 * self.0[0].width]
+        }
+
+        fn forward(&self, inputs: [&[f32]; 24]) -> (Vec<f32>, ()) {
+            let (of_first, of_second) = halves(inputs);
+            let mut y = self.0[0].forward(of_first).0;
+            y.extend(self.0[1].forward(of_second).0);
+            (y, ())
+        }
+
+        fn backward(&self, kept: Kept<'_, (), 24>, gradient: &[f32]) -> [Vec<f32>; 24] {
+            let (of_first, of_second) = halves(kept.inputs);
+            let (dy, dy_second) = gradient.split_at(gradient.len() / 2);
+            let kept = |inputs| Kept { inputs, output: &[], saved: &() };
+            let second = self.0[1].backward(kept(of_second), dy_second);
+            let first = self.0[0].backward(kept(of_first), dy);
+            let mut both = first.into_iter().chain(second);
+            std::array::from_fn(|_| both.next().unwrap())
         }
     }
 
+    fn halves(inputs: [&[f32]; 24]) -> ([&[f32]; 12], [&[f32]; 12]) {
+        (std::array::from_fn(|i| inputs[i]), std::array::from_fn(|i| inputs[12 + i]))
+    }
+
+    fn link(width: usize) -> Arc<Link> {
+        Link::new(BatchNorm::new(Builder::new(Seed(0)).root(), width))
+    }
+
+    /// Numbers of random sign and of a size in a range.
+    fn away(count: usize, range: [f32; 2], seed: u64) -> Vec<f32> {
+        let signs = random(count, [-1.0, 1.0], seed + 100);
+        let sizes = random(count, range, seed);
+        sizes.iter().zip(signs).map(|(size, sign)| size * sign.signum()).collect()
+    }
+
+    /// Inputs of a layer, away from kinks: u is never near 0, and terms are beyond any root.
+    fn numbers(layer: &Layer, reach: f32, seed: u64) -> [Vec<f32>; 12] {
+        let (width, own) = (layer.width, layer.width / layer.heads);
+        let is_first = layer.before.is_none();
+        let states = if is_first { random(PAIRS * width, [-1.0, 1.0], seed) } else { vec![0.0] };
+        let row = |range, key| if is_first { vec![0.0] } else { random(width, range, seed + key) };
+        let [factors, terms] = [[1.5, 2.0], [3.5, 4.0]].map(|range| away(width, range, seed + 3));
+        let biases = (0..2 * width).map(|row| {
+            let column = row / (2 * own) * own + row % own;
+            if row % (2 * own) < own { factors[column] } else { terms[column] }
+        });
+        [
+            states,
+            row([0.5, 1.0], 1),
+            row([-0.5, 0.5], 2),
+            random(8 * width, [0.5, 1.0], seed + 4),
+            random(8 * width, [0.5, 1.0], seed + 5),
+            random(8 * width, [-1.0, 1.0], seed + 6),
+            random(2 * width * width, [-0.1, 0.1], seed + 7),
+            biases.collect(),
+            random(width, [-reach, reach], seed + 8),
+            random(CODES * layer.heads, [-1.0, 1.0], seed + 9),
+            random(width * width, [-0.3, 0.3], seed + 10),
+            random(width, [-0.5, 0.5], seed + 11),
+        ]
+    }
+
     #[test]
-    fn attention_over_pairs_has_its_derivatives() {
-        let heads = 2;
-        let codes = random(PAIRS, [0.0, 4.0], 5).iter().map(|x| *x as u32).collect::<Vec<u32>>();
-        let coins = random(PAIRS * heads, [0.0, 2.0], 6);
-        let mask: Vec<f32> = coins.iter().map(|x| x.floor() * 2.0).collect();
+    fn layers_of_pairs_have_their_derivatives() {
+        let codes: Vec<u32> = random(PAIRS, [0.0, 4.0], 5).iter().map(|x| *x as u32).collect();
+        let coins = |site| Some(Seed(3).coins("pairs", 0, site, 0.3));
         for (simd, team) in ways() {
-            let cases =
-                [(10, true, None, 1.0), (16, true, Some(&mask), 1.0), (24, false, None, 3.0)];
-            for (width, biased, mask, scale) in cases {
-                let pairs = Pairs::new(NODES.to_vec(), biased.then(|| codes.clone()));
-                let inputs = [
-                    random(PAIRS * width, [0.0, 1.0], 7),
-                    random(width, [-scale, scale], 8),
-                    random(4 * heads, [-1.0, 1.0], 9),
-                    random(8 * width, [-1.0, 1.0], 10),
-                ];
-                let operation = Attend {
-                    pairs,
+            // One head in several vectors, several in one, columns and heads to be filled up; scores that are cut off.
+            let cases = [
+                (16, 2, true, false, 0.1),
+                (12, 4, true, true, 0.1),
+                (10, 2, false, true, 1.0),
+                (24, 1, true, false, 0.3),
+            ];
+            for (width, heads, is_biased, drops, reach) in cases {
+                let pairs = Pairs::new(NODES.to_vec(), is_biased.then(|| codes.clone()));
+                let links = [(); 2].map(|()| link(width));
+                let layer = |number: usize| Layer {
+                    pairs: pairs.clone(),
                     heads,
                     width,
-                    biased,
-                    mask: mask.cloned(),
+                    before: (number > 0).then(|| links[0].clone()),
+                    running: None,
+                    after: links[number].clone(),
+                    makes_states: number == 0,
+                    makes_statistics: true,
+                    is_biased,
+                    coins: if drops { [coins(1), coins(2)] } else { [None, None] },
                     simd,
                     team: team.clone(),
                 };
-                check(&operation, &inputs);
+                let layers = [layer(0), layer(1)];
+                let [first, second] = [0, 1].map(|i| numbers(&layers[i], reach, 20 * i as u64));
+                let mut both = first.into_iter().chain(second);
+                check(&Two(layers), &std::array::from_fn(|_| both.next().unwrap()));
             }
         }
     }
