@@ -84,6 +84,10 @@ pub struct Inputs {
 
 /// States of pairs.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and a tensor is passed as it is elsewhere"
+)]
 pub enum States {
     /// As they come from the encoder: `[pairs, dim]`.
     First(Tensor<2>),
@@ -493,7 +497,7 @@ mod tests {
             for (width, heads, is_biased, drops, reach) in cases {
                 let pairs = Pairs::new(NODES.to_vec(), is_biased.then(|| codes.clone()));
                 let links = [(); 2].map(|()| link(width));
-                let layer = |number: usize| Layer {
+                let layer = |number: usize, team: &Arc<Team>| Layer {
                     pairs: pairs.clone(),
                     heads,
                     width,
@@ -507,10 +511,21 @@ mod tests {
                     simd,
                     team: team.clone(),
                 };
-                let layers = [layer(0), layer(1)];
-                let [first, second] = [0, 1].map(|i| numbers(&layers[i], reach, 20 * i as u64));
+                let two = |team| Two([layer(0, team), layer(1, team)]);
+                let layers = two(&team);
+                let [first, second] = [0, 1].map(|i| numbers(&layers.0[i], reach, 20 * i as u64));
                 let mut both = first.into_iter().chain(second);
-                check(&Two(layers), &std::array::from_fn(|_| both.next().unwrap()));
+                let inputs: [Vec<f32>; 24] = std::array::from_fn(|_| both.next().unwrap());
+                check(&layers, &inputs);
+                let results = |layers: &Two| {
+                    let inputs = inputs.each_ref().map(Vec::as_slice);
+                    let y = layers.forward(inputs).0;
+                    let kept = Kept { inputs, output: &[], saved: &() };
+                    let by = layers.backward(kept, &y);
+                    [y].into_iter().chain(by).flatten().map(f32::to_bits).collect::<Vec<u32>>()
+                };
+                let alone = Arc::new(Team::new(1).unwrap());
+                assert!(results(&layers) == results(&two(&alone)), "any number of threads");
             }
         }
     }

@@ -211,18 +211,18 @@ impl Kernel for Attended<'_> {
             // SAFETY: whole panels, two vectors each, of rows of `wide` numbers.
             unsafe {
                 let mut found = [[V::splat(0.0); 2]; 2];
+                let columns = [c, c + WIDTH];
                 let pairs = value.chunks_exact(wide).zip(seen.chunks_exact(wide));
                 for (weights, (value, seen)) in weights.chunks_exact(lanes).zip(pairs) {
-                    for v in 0..2 {
-                        let weight: V = heads.at(weights, c + v * WIDTH);
-                        let at = |row: &[f32]| V::load(row.as_ptr().add(c + v * WIDTH));
-                        found[0][v] = weight.mul_add(at(value), found[0][v]);
-                        found[1][v] = weight.mul_add(at(seen), found[1][v]);
+                    for (found, column) in found.iter_mut().zip(columns) {
+                        let weight: V = heads.at(weights, column);
+                        let rows = [value, seen].map(|row| V::load(row.as_ptr().add(column)));
+                        *found = [0, 1].map(|i| weight.mul_add(rows[i], found[i]));
                     }
                 }
-                for v in 0..2 {
-                    found[0][v].store(of_nodes.as_mut_ptr().add(c + v * WIDTH));
-                    found[1][v].store(of_pairs.as_mut_ptr().add(c + v * WIDTH));
+                for ([of_node, of_pair], column) in found.into_iter().zip(columns) {
+                    of_node.store(of_nodes.as_mut_ptr().add(column));
+                    of_pair.store(of_pairs.as_mut_ptr().add(column));
                 }
             }
         }
