@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The bias is added after the clamp, which would cut off what is far. All that belongs to pairs takes n² numbers times the width: that is the
-//! cost of the model. On the CPU, what a layer does to pairs is [one operation](super::ops::pairs), which keeps their states and nothing else.
+//! cost of the model. On the CPU, what a layer does to pairs is one operation (`ops/pairs.rs`), which keeps their states and nothing else.
 //!
 //! Ma, Lin, Lim, Romero-Soriano, Dokania, Coates, Torr & Lim, "Graph Inductive Biases in Transformers without Message Passing", ICML
 //! 2023.

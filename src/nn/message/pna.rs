@@ -201,7 +201,7 @@ mod tests {
             |count| (0..count).map(|_| stream.unit() as f32 - 0.5).collect::<Vec<f32>>();
         let (x, e) = (random(40 * 60 * 64), random(2 * 40 * 60 * 3));
         let all = [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
-        // Panels of 16 columns go to kernels, whole towers or not; others are composed.
+        // Whole towers or not, whole panels of 16 columns or not.
         for (inputs, towers, divide, with_arcs, count) in [
             (64, 4, true, true, 3),
             (32, 4, true, true, 4),
@@ -209,10 +209,12 @@ mod tests {
             (16, 2, false, true, 4),
             (16, 1, true, true, 1),
             (8, 4, true, true, 3),
+            (24, 2, true, true, 4),
+            (20, 2, false, false, 2),
         ] {
             let shape = PnaShape {
                 inputs,
-                outputs: 16,
+                outputs: if inputs == 20 { 12 } else { 16 },
                 edges: with_arcs.then_some(3),
                 towers,
                 divide,

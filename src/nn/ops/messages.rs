@@ -185,10 +185,24 @@ pub fn receive(
         maps.ends = spread(pass, maps.ends, towers);
         towers = 1;
     }
-    let fits = [inputs, width, outputs].into_iter().all(whole);
-    if pass.is_composed() || !fits || links.targets.of_row().is_empty() || !has_kernels(&x) {
+    let sizes = [inputs, width, outputs];
+    let has_work = !sizes.contains(&0) && !links.targets.of_row().is_empty();
+    if pass.is_composed() || !has_work || !has_kernels(&x) {
         maps.ends = spread(pass, maps.ends, towers);
         return composed(pass, links, x, terms, maps, aggregators, rectify);
+    }
+    if !sizes.into_iter().all(whole) {
+        let wide = |tensor, pieces| widened(pass, tensor, pieces);
+        let row = |numbers: Tensor<1>| wide_rows(pass, numbers.unsqueeze()).flatten(0, 1);
+        let maps = Maps {
+            ends: wide(maps.ends, [2, 1]),
+            offset: row(maps.offset),
+            own: wide(maps.own, [1, 1]),
+            aggregates: wide(maps.aggregates, [1, aggregators.len()]),
+            bias: row(maps.bias),
+        };
+        let (x, terms) = (wide_rows(pass, x), terms.map(|terms| wide_rows(pass, terms)));
+        return receive(pass, links, x, terms, maps, aggregators, rectify).narrow(1, 0, outputs);
     }
     let kernel = Arc::new(Receive {
         links: links.clone(),
@@ -206,6 +220,27 @@ pub fn receive(
     let terms = terms.unwrap_or_else(|| Tensor::zeros([1, 1], pass.device()));
     let inputs = [x, ends, offset.unsqueeze(), own, terms, aggregates, bias.unsqueeze()];
     apply(&kernel, inputs).unwrap_or_else(|_| unreachable!("kernels are there"))
+}
+
+/// Rows with columns of 0 as far as whole panels.
+fn wide_rows(pass: &Pass, rows: Tensor<2>) -> Tensor<2> {
+    let [count, width] = rows.dims();
+    let missing = width.next_multiple_of(PANEL) - width;
+    if missing == 0 {
+        return rows;
+    }
+    Tensor::cat(vec![rows, Tensor::zeros([count, missing], pass.device())], 1)
+}
+
+/// A map whose rows and columns are so many pieces each, all of which are filled up with zeros to whole panels.
+fn widened(pass: &Pass, map: Tensor<2>, [of_rows, of_columns]: [usize; 2]) -> Tensor<2> {
+    let columns = |map: Tensor<2>, pieces: usize| {
+        let [rows, columns] = map.dims();
+        let wide = wide_rows(pass, map.reshape([rows * pieces, columns / pieces]));
+        let columns = wide.dims()[1] * pieces;
+        wide.reshape([rows, columns])
+    };
+    columns(columns(map, of_columns).transpose(), of_rows).transpose()
 }
 
 /// Maps of towers `[rows, inputs of a tower]` as one of all columns, of which each tower reads its share. Rows are those of all towers, twice.
