@@ -15,21 +15,21 @@ use crate::simd::WIDTH;
 
 /// What is the same for all blocks.
 pub(super) struct Common<'a> {
-    pub of: &'a Layer,
+    of: &'a Layer,
     /// s, and what BatchNorm makes of it.
-    pub states: Cow<'a, [f32]>,
-    pub affine: Option<Affine>,
-    pub query: Cow<'a, [f32]>,
-    pub key: Cow<'a, [f32]>,
-    pub value: Cow<'a, [f32]>,
+    states: Cow<'a, [f32]>,
+    affine: Option<Affine>,
+    query: Cow<'a, [f32]>,
+    key: Cow<'a, [f32]>,
+    value: Cow<'a, [f32]>,
     /// E: columns of factors, then of terms.
-    pub make: Map,
-    pub make_bias: Vec<f32>,
-    pub output: Map,
-    pub output_bias: Cow<'a, [f32]>,
-    pub score: Cow<'a, [f32]>,
-    pub table: Cow<'a, [f32]>,
-    pub of_column: Vec<u32>,
+    make: Map,
+    make_bias: Vec<f32>,
+    output: Map,
+    output_bias: Cow<'a, [f32]>,
+    score: Cow<'a, [f32]>,
+    table: Cow<'a, [f32]>,
+    of_column: Vec<u32>,
 }
 
 impl<'a> Common<'a> {
@@ -78,20 +78,20 @@ impl<'a> Common<'a> {
         }
     }
 
-    pub fn heads(&self) -> Heads<'_> {
+    fn heads(&self) -> Heads<'_> {
         let is_even = (self.of.width / self.of.heads).is_multiple_of(WIDTH);
         Heads { of_column: &self.of_column, is_even }
     }
 
     /// The numbers of a row, each in the column of its head, rows `stride` apart: what makes sums over heads a product.
-    pub fn spread(&self, row: &[f32], columns: &mut [f32], stride: usize) {
+    fn spread(&self, row: &[f32], columns: &mut [f32], stride: usize) {
         for (column, (number, head)) in row.iter().zip(&self.of_column).enumerate() {
             columns[column * stride + *head as usize] = *number;
         }
     }
 
     /// e of a block.
-    pub fn normal<'s>(&'s self, block: &Block, room: &'s mut [f32]) -> &'s [f32] {
+    fn normal<'s>(&'s self, block: &Block, room: &'s mut [f32]) -> &'s [f32] {
         let states = block.of(&self.states, self.of.wide());
         let Some(affine) = &self.affine else { return states };
         let e = &mut room[..states.len()];
@@ -100,7 +100,7 @@ impl<'a> Common<'a> {
     }
 
     /// What E makes of e, and ê, of a block.
-    pub fn see(&self, block: &Block, e: &[f32], made: &mut [f32], seen: &mut [f32]) {
+    fn see(&self, block: &Block, e: &[f32], made: &mut [f32], seen: &mut [f32]) {
         let (wide, simd, count) = (self.of.wide(), self.of.simd, block.count());
         let (made, seen) = (&mut made[..count * 2 * wide], &mut seen[..count * wide]);
         let biased = Biased { out: made, stride: 2 * wide, bias: &self.make_bias };
@@ -111,7 +111,7 @@ impl<'a> Common<'a> {
     }
 
     /// ê of a block as O reads it: with dropout, a copy.
-    pub fn dropped<'s>(&self, block: &Block, seen: &'s [f32], room: &'s mut [f32]) -> &'s [f32] {
+    fn dropped<'s>(&self, block: &Block, seen: &'s [f32], room: &'s mut [f32]) -> &'s [f32] {
         let seen = &seen[..block.count() * self.of.wide()];
         if self.of.coins[1].is_none() {
             return seen;
@@ -123,7 +123,7 @@ impl<'a> Common<'a> {
     }
 
     /// Dropout of ê, or of the derivative by what comes of it.
-    pub fn drop(&self, block: &Block, numbers: &mut [f32]) {
+    fn drop(&self, block: &Block, numbers: &mut [f32]) {
         let (Layer { width, simd, .. }, wide) = (self.of, self.of.wide());
         if let Some(coins) = &self.of.coins[1] {
             simd.run(Drop { coins, width: *width, wide, first: block.first, numbers });
@@ -131,7 +131,7 @@ impl<'a> Common<'a> {
     }
 
     /// What the weights of a row, its pairs from `first` on, are made of.
-    pub fn scores<'s>(
+    fn scores<'s>(
         &'s self,
         first: usize,
         size: usize,
@@ -143,7 +143,7 @@ impl<'a> Common<'a> {
         Scores { lanes: self.of.lanes(), found, stride, codes, table: &self.table }
     }
 
-    pub fn tosses(&self, first: usize) -> Option<Tosses<'_>> {
+    fn tosses(&self, first: usize) -> Option<Tosses<'_>> {
         let coins = self.of.coins[0].as_ref();
         coins.map(|coins| Tosses { coins, first, heads: self.of.heads })
     }
@@ -151,16 +151,16 @@ impl<'a> Common<'a> {
 
 /// Memory for one block after another.
 pub(super) struct Forward {
-    pub e: Vec<f32>,
-    pub made: Vec<f32>,
-    pub seen: Vec<f32>,
-    pub dropped: Vec<f32>,
+    e: Vec<f32>,
+    made: Vec<f32>,
+    seen: Vec<f32>,
+    dropped: Vec<f32>,
     pub new: Vec<f32>,
-    pub found: Vec<f32>,
-    pub weights: Vec<f32>,
-    pub sums: Vec<f32>,
+    found: Vec<f32>,
+    weights: Vec<f32>,
+    sums: Vec<f32>,
     /// a, each number in the column of its head.
-    pub score: Vec<f32>,
+    score: Vec<f32>,
 }
 
 impl Forward {
@@ -250,25 +250,25 @@ pub(super) struct Ends<'a> {
 
 /// Memory for one block after another on the way back.
 pub(super) struct Backward {
-    pub e: Vec<f32>,
-    pub made: Vec<f32>,
-    pub seen: Vec<f32>,
-    pub dropped: Vec<f32>,
-    pub by_new: Vec<f32>,
-    pub by_seen: Vec<f32>,
-    pub by_made: Vec<f32>,
-    pub found: Vec<f32>,
-    pub of_values: Vec<f32>,
-    pub weights: Vec<f32>,
-    pub by_score: Vec<f32>,
+    e: Vec<f32>,
+    made: Vec<f32>,
+    seen: Vec<f32>,
+    dropped: Vec<f32>,
+    by_new: Vec<f32>,
+    by_seen: Vec<f32>,
+    by_made: Vec<f32>,
+    found: Vec<f32>,
+    of_values: Vec<f32>,
+    weights: Vec<f32>,
+    by_score: Vec<f32>,
     /// The derivatives by what nodes and what pairs give.
-    pub given: Vec<f32>,
-    pub by_a: Vec<f32>,
+    given: Vec<f32>,
+    by_a: Vec<f32>,
     /// a and the second of them, and the first, each number in the column of its head.
-    pub of_seen: Vec<f32>,
-    pub of_nodes: Vec<f32>,
+    of_seen: Vec<f32>,
+    of_nodes: Vec<f32>,
     pub columns: Vec<f64>,
-    pub zeros: Vec<f32>,
+    zeros: Vec<f32>,
 }
 
 impl Backward {
@@ -356,7 +356,7 @@ impl Backward {
     }
 
     /// Goes back through attention and what is seen, for a row of a block: from `by_seen` to `by_made`.
-    pub fn unattend(
+    fn unattend(
         &mut self,
         common: &Common,
         block: &Block,
