@@ -232,5 +232,7 @@ def test_errors_of_functions_are_raised_as_they_are():
     for returned, text in [([0], "gave 1 cluster ids for 3 nodes"), ([0.5] * 3, "not whole numbers")]:
         with pytest.raises(ValueError, match=text):
             hdse.encode(nx.path_graph(3), coarsener=lambda e, n: returned)
+    # Shells start programs in the background with SIGINT ignored, and Python leaves it so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
         hdse.encode(nx.path_graph(3), coarsener=lambda e, n: signal.raise_signal(signal.SIGINT))
