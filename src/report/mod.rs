@@ -30,7 +30,7 @@ use crate::experiments::{self, Experiment};
 use crate::text::{count, thousands};
 use crate::train::Metric;
 use crate::train::directory::Outcome;
-use crate::train::record::{Record, read_json};
+use crate::train::record::{Cost, Record, read_json};
 use crate::{Error, Result};
 use results::Results;
 use statistics::{Test, moments, paired, welch};
@@ -463,11 +463,15 @@ impl Line {
         self.name == name || self.record.name == name
     }
 
+    /// What its seeds have cost, those that have come to the end of an epoch.
+    fn costs(&self) -> impl Iterator<Item = Cost> {
+        self.record.seeds.iter().filter_map(|seed| seed.cost).filter(|cost| cost.epochs > 0)
+    }
+
     /// Seconds of an epoch, evaluation included: of the processor where that is known.
     pub fn seconds_per_epoch(&self) -> Option<f64> {
-        let costs =
-            self.record.seeds.iter().filter_map(|seed| seed.cost).filter(|cost| cost.epochs > 0);
-        let each: Vec<f64> = costs
+        let each: Vec<f64> = self
+            .costs()
             .map(|cost| cost.cpu_seconds.unwrap_or(cost.seconds) / cost.epochs as f64)
             .collect();
         (!each.is_empty()).then(|| moments(&each).0)
@@ -475,6 +479,6 @@ impl Line {
 
     /// The most memory of a process that trained it.
     pub fn peak_bytes(&self) -> Option<u64> {
-        self.record.seeds.iter().filter_map(|seed| seed.cost?.peak_bytes).max()
+        self.costs().filter_map(|cost| cost.peak_bytes).max()
     }
 }

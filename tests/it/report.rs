@@ -154,6 +154,22 @@ fn tables_hold_what_runs_came_to() {
 }
 
 #[test]
+fn rows_that_were_only_begun_have_no_costs() {
+    let folder = copy();
+    for seed in ["seed-0", "seed-1"] {
+        let seed = folder.path().join("mine/hdse").join(seed);
+        fs::remove_file(seed.join("result.json")).unwrap();
+        change(&seed.join("cost.json"), |cost| cost["epochs"] = json!(0));
+    }
+    let report = good(folder.path(), &["report", "mine", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let [off, begun] = [0, 1].map(|row| &report["sections"][0]["rows"][row]);
+    for cost in ["seconds_per_epoch", "peak_bytes"] {
+        assert!(off[cost].is_number() && begun[cost].is_null(), "{cost}: {off} {begun}");
+    }
+}
+
+#[test]
 fn doubtful_numbers_are_marked() {
     let folder = copy();
     let mine = folder.path().join("mine");
