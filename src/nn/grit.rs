@@ -141,15 +141,16 @@ impl Grit {
 impl Backbone for Grit {
     fn forward(&self, pass: &Pass, batch: &Batch) -> Result<Tensor<2>> {
         let structure = &batch.structure()?;
+        let features = batch.node_features.as_ref();
+        let x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
+        let has_layers = pairs::has_layers(pass, &x);
         // Layers keep one number for each number of a state, and have a few besides; by tensor operations they keep some eight.
         let (numbers, layers) =
-            if pass.is_fused() { (1, self.layers.len() + 3) } else { (8, self.layers.len()) };
+            if has_layers { (1, self.layers.len() + 3) } else { (8, self.layers.len()) };
         pass.check_pairs(structure.pairs.len(), (numbers * self.dim).div_ceil(2), layers)?;
         let walks = structure.walks.as_ref().filter(|walks| walks.powers == self.powers).ok_or_else(|| {
             Error::data("the model reads random walks between all nodes, but the batch has none; `prepare` asks for them")
         })?;
-        let features = batch.node_features.as_ref();
-        let x = self.nodes.forward(pass, features, batch.num_nodes(), "node features")?;
         let back = walks.diagonal(&structure.pairs);
         let back = matrix(back, [batch.num_nodes(), self.powers], pass.device());
         let mut x = x + self.walks[0].forward(pass, back);
@@ -161,7 +162,7 @@ impl Backbone for Grit {
             structure.by_target.sizes().map(|degree| (1.0 + degree as f32).ln()).collect();
         let degrees = matrix(degrees, [batch.num_nodes(), 1], pass.device());
         let around = Around { structure, bias: bias.as_ref(), degrees: &degrees };
-        if pairs::has_layers(pass, &e) {
+        if has_layers {
             let mut states = States::First(e);
             for (number, layer) in self.layers.iter().enumerate() {
                 let is_last = number + 1 == self.layers.len();

@@ -141,11 +141,11 @@ impl Link {
     }
 }
 
-/// Whether layers can be done by [`layer`], on first states like these.
-pub fn has_layers(pass: &Pass, states: &Tensor<2>) -> bool {
+/// Whether layers can be done by [`layer`], for pairs of these nodes.
+pub fn has_layers(pass: &Pass, nodes: &Tensor<2>) -> bool {
     // In evaluation there are no derivatives to be had from here.
     let differentiable = pass.is_training() || !pass.device().is_autodiff();
-    pass.is_fused() && differentiable && has_kernels(states) && states.dims()[0] > 0
+    pass.is_fused() && differentiable && has_kernels(nodes) && nodes.dims()[0] > 0
 }
 
 /// y `[nodes, 2 dim]`, what nodes and what pairs give; and the new states of pairs, which `norm` is to normalise. Without `is_read`, nothing
