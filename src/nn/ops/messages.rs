@@ -24,6 +24,7 @@ use crate::nn::pass::{Pass, matrix};
 
 use receive::Receive;
 
+mod aggregate;
 mod receive;
 
 /// Arcs from rows to other rows, in the order of those that receive.

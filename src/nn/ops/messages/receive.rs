@@ -11,9 +11,10 @@ use std::sync::Arc;
 use super::super::dense::{BLOCK, Part, add_columns, packed, parts};
 use super::super::rows::add;
 use super::super::{Kept, Operation, PARTS};
+use super::aggregate::{Aggregate, BySent, ByTerm, Derivatives};
 use super::{Links, Stretch};
 use crate::nn::fused::Team;
-use crate::nn::fused::product::{Epilogue, PANEL, Store};
+use crate::nn::fused::product::{Epilogue, Store};
 use crate::nn::fused::weights::{Map, Rows, Run, Slot};
 use crate::nn::message::Aggregator;
 use crate::simd::{Kernel, Simd, Vector, WIDTH};
@@ -42,12 +43,12 @@ struct Sending {
 
 impl Receive {
     /// Numbers of [p, q, u].
-    fn sent(&self) -> usize {
+    pub(super) fn sent(&self) -> usize {
         2 * self.width + self.outputs
     }
 
     /// Numbers of all aggregates of a row.
-    fn columns(&self) -> usize {
+    pub(super) fn columns(&self) -> usize {
         self.aggregators.len() * self.width
     }
 
@@ -123,7 +124,7 @@ impl Receive {
 
     /// Where among all that is said of rows that receive, and of arcs to them, that of a row begins: the derivatives by what it received
     /// and by p, then those by its messages.
-    fn record(&self, row: usize) -> usize {
+    pub(super) fn record(&self, row: usize) -> usize {
         row * (self.outputs + self.width) + self.links.targets.first(row) * self.width
     }
 
@@ -133,7 +134,7 @@ impl Receive {
     }
 
     /// The derivatives by the message of an arc.
-    fn by_message<'a>(&self, records: Window<'a>, arc: usize) -> &'a [f32] {
+    pub(super) fn by_message<'a>(&self, records: Window<'a>, arc: usize) -> &'a [f32] {
         let row = self.links.targets.of_row()[arc] as usize;
         let place = (row + 1) * (self.outputs + self.width) + arc * self.width;
         &records.numbers[place - self.record(records.first)..][..self.width]
@@ -142,9 +143,9 @@ impl Receive {
 
 /// Numbers of rows from `first` on.
 #[derive(Clone, Copy)]
-struct Window<'a> {
-    first: usize,
-    numbers: &'a [f32],
+pub(super) struct Window<'a> {
+    pub first: usize,
+    pub numbers: &'a [f32],
 }
 
 impl Operation<7> for Receive {
@@ -418,256 +419,12 @@ impl Kernel for Rectified<'_> {
     }
 }
 
-/// Aggregates of rows from `first` on; and on the way back, what is to be known of them.
-struct Aggregate<'a> {
-    of: &'a Receive,
-    first: usize,
-    sent: Window<'a>,
-    terms: &'a [f32],
-    z: &'a mut [f32],
-    back: Option<Derivatives<'a>>,
-}
-
-/// Derivatives by what rows received and by their aggregates, and records of them to be written.
-struct Derivatives<'a> {
-    by_y: &'a [f32],
-    by_z: &'a [f32],
-    records: &'a mut [f32],
-}
-
-/// Of the messages to a row, without p: their sum, the largest, and the largest of their negatives.
-struct Found {
-    sum: Vec<f32>,
-    largest: Vec<f32>,
-    smallest: Vec<f32>,
-}
-
-impl Kernel for Aggregate<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Receive { width, outputs, ref links, ref aggregators, has_terms, .. } = *self.of;
-        let stride = self.of.sent();
-        let wants = [Aggregator::Max, Aggregator::Min].map(|kind| aggregators.contains(&kind));
-        let row = || vec![0.0; width];
-        let mut found = Found { sum: row(), largest: row(), smallest: row() };
-        let (mut left, mut by_each, none) = ([row(), row()], row(), row());
-        let message = |arc: usize| {
-            let source = links.sources.of_row()[arc] as usize - self.sent.first;
-            let q = &self.sent.numbers[source * stride + width..][..width];
-            let term =
-                if has_terms { &self.terms[links.term(arc) * width..][..width] } else { &none };
-            (q.as_chunks::<WIDTH>().0, term.as_chunks::<WIDTH>().0)
-        };
-        let mut back = self.back;
-        let rows = self.z.chunks_exact_mut(self.of.columns());
-        for (number, z) in rows.enumerate() {
-            let row = self.first + number;
-            let arcs = links.targets.first(row)..links.targets.first(row + 1);
-            if arcs.is_empty() {
-                z.fill(0.0);
-                if let Some(Derivatives { by_y, records, .. }) = &mut back {
-                    let record = records.split_off_mut(..outputs + width).expect("a record");
-                    record[..outputs].copy_from_slice(&by_y[number * outputs..][..outputs]);
-                    record[outputs..].fill(0.0);
-                }
-                continue;
-            }
-            for arc in arcs.clone() {
-                // SAFETY: by contract.
-                unsafe { found.add::<V>(message(arc), wants, arc == arcs.start) };
-            }
-            let was = links.was(row) - self.sent.first;
-            let p = &self.sent.numbers[was * stride..][..width];
-            let (count, share) = (arcs.len() as f32, 1.0 / arcs.len() as f32);
-            for (aggregator, z) in aggregators.iter().zip(z.chunks_exact_mut(width)) {
-                let z = z.iter_mut().zip(p);
-                match aggregator {
-                    Aggregator::Sum => z.zip(&found.sum).for_each(|((z, p), s)| *z = s + count * p),
-                    Aggregator::Mean => {
-                        z.zip(&found.sum).for_each(|((z, p), s)| *z = s * share + p)
-                    }
-                    Aggregator::Max => z.zip(&found.largest).for_each(|((z, p), m)| *z = m + p),
-                    Aggregator::Min => z.zip(&found.smallest).for_each(|((z, p), m)| *z = p - m),
-                }
-            }
-            let Some(Derivatives { by_y, by_z, records }) = &mut back else { continue };
-            let length = outputs + width + arcs.len() * width;
-            let record = records.split_off_mut(..length).expect("a record");
-            let (own, record) = record.split_at_mut(outputs);
-            let (by_p, by_messages) = record.split_at_mut(width);
-            own.copy_from_slice(&by_y[number * outputs..][..outputs]);
-            [&mut *by_p, &mut by_each].into_iter().for_each(|sums| sums.fill(0.0));
-            left.iter_mut().for_each(|left| left.fill(0.0));
-            let by_z = &by_z[number * aggregators.len() * width..][..aggregators.len() * width];
-            for (aggregator, by_z) in aggregators.iter().zip(by_z.chunks_exact(width)) {
-                let for_each = |sums: &mut [f32], factor: f32| {
-                    sums.iter_mut().zip(by_z).for_each(|(sum, by_z)| *sum += factor * by_z);
-                };
-                match aggregator {
-                    Aggregator::Sum => {
-                        for_each(by_p, count);
-                        for_each(&mut by_each, 1.0);
-                    }
-                    Aggregator::Mean => {
-                        for_each(by_p, 1.0);
-                        for_each(&mut by_each, share);
-                    }
-                    Aggregator::Max => {
-                        for_each(by_p, 1.0);
-                        for_each(&mut left[0], 1.0);
-                    }
-                    Aggregator::Min => {
-                        for_each(by_p, 1.0);
-                        for_each(&mut left[1], 1.0);
-                    }
-                }
-            }
-            for (arc, by_message) in arcs.zip(by_messages.chunks_exact_mut(width)) {
-                by_message.copy_from_slice(&by_each);
-                // SAFETY: by contract.
-                unsafe { found.give::<V>(message(arc), wants, &mut left, by_message) };
-            }
-        }
-    }
-}
-
-/// A row of a message in vectors: q and the term of the arc.
-type Message<'a> = (&'a [[f32; WIDTH]], &'a [[f32; WIDTH]]);
-
-impl Found {
-    /// Takes a message into account.
-    #[inline(always)]
-    unsafe fn add<V: Vector>(&mut self, message: Message, wants: [bool; 2], is_first: bool) {
-        let (q, term) = message;
-        let sums = self.sum.as_chunks_mut::<WIDTH>().0;
-        let ends = self.largest.as_chunks_mut().0.iter_mut().zip(self.smallest.as_chunks_mut().0);
-        for (((q, term), sum), (largest, smallest)) in q.iter().zip(term).zip(sums).zip(ends) {
-            let (largest, smallest): (&mut [f32; WIDTH], &mut [f32; WIDTH]) = (largest, smallest);
-            // SAFETY: eight numbers each.
-            unsafe {
-                let m = V::load(q.as_ptr()).add(V::load(term.as_ptr()));
-                let negative = V::splat(0.0).sub(m);
-                if is_first {
-                    m.store(sum.as_mut_ptr());
-                    m.store(largest.as_mut_ptr());
-                    negative.store(smallest.as_mut_ptr());
-                    continue;
-                }
-                V::load(sum.as_ptr()).add(m).store(sum.as_mut_ptr());
-                if wants[0] {
-                    V::load(largest.as_ptr()).max(m).store(largest.as_mut_ptr());
-                }
-                if wants[1] {
-                    V::load(smallest.as_ptr()).max(negative).store(smallest.as_mut_ptr());
-                }
-            }
-        }
-    }
-
-    /// Adds to the derivatives by a message those by the largest and by the smallest, which are `left`, where it is that.
-    #[inline(always)]
-    unsafe fn give<V: Vector>(
-        &self,
-        message: Message,
-        wants: [bool; 2],
-        left: &mut [Vec<f32>; 2],
-        by_message: &mut [f32],
-    ) {
-        let (q, term) = message;
-        for (kind, (found, left)) in
-            [&self.largest, &self.smallest].into_iter().zip(left).enumerate()
-        {
-            if !wants[kind] {
-                continue;
-            }
-            let sign = if kind == 0 { 1.0 } else { -1.0 };
-            let places = left.as_chunks_mut::<WIDTH>().0.iter_mut();
-            let places = places.zip(by_message.as_chunks_mut::<WIDTH>().0);
-            let found = found.as_chunks::<WIDTH>().0;
-            for (((q, term), found), (left, out)) in q.iter().zip(term).zip(found).zip(places) {
-                // SAFETY: eight numbers each.
-                unsafe {
-                    let m = V::load(q.as_ptr()).add(V::load(term.as_ptr())).mul(V::splat(sign));
-                    let all = V::load(left.as_ptr());
-                    // What is below the largest leaves the derivative to others.
-                    let others = all.where_positive(V::load(found.as_ptr()).sub(m));
-                    others.store(left.as_mut_ptr());
-                    V::load(out.as_ptr()).add(all.sub(others)).store(out.as_mut_ptr());
-                }
-            }
-        }
-    }
-}
-
-/// For every sending row, the derivatives by p, q and u: sums over what it became, and over arcs that start there.
-struct BySent<'a> {
-    of: &'a Receive,
-    first: usize,
-    records: Window<'a>,
-    /// Tower by tower.
-    by_ends: &'a mut [f32],
-    by_own: &'a mut [f32],
-}
-
-impl Kernel for BySent<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Receive { width, outputs, towers, ref links, .. } = *self.of;
-        let mut by_ends = vec![0.0; 2 * width];
-        for (row, by_own) in self.by_own.chunks_exact_mut(outputs).enumerate() {
-            by_ends.fill(0.0);
-            by_own.fill(0.0);
-            let (by_p, by_q) = by_ends.split_at_mut(width);
-            for became in links.became(self.first + row) {
-                let place = self.of.record(became) - self.of.record(self.records.first);
-                let record = &self.records.numbers[place..][..outputs + width];
-                add(by_own, &record[..outputs]);
-                add(by_p, &record[outputs..]);
-            }
-            for &arc in links.sources.rows(self.first + row) {
-                add(by_q, self.of.by_message(self.records, arc as usize));
-            }
-            let panels = width / towers / PANEL;
-            for (number, panel) in by_ends.as_chunks::<PANEL>().0.iter().enumerate() {
-                // Of p or q, and of a tower.
-                let (half, number) = (number / (panels * towers), number % (panels * towers));
-                let (tower, number) = (number / panels, number % panels);
-                let place = (tower * BLOCK + row) * 2 * panels + half * panels + number;
-                self.by_ends[place * PANEL..][..PANEL].copy_from_slice(panel);
-            }
-        }
-    }
-}
-
-/// For every row of arc terms, the sum over its arcs.
-struct ByTerm<'a> {
-    of: &'a Receive,
-    first: usize,
-    records: Window<'a>,
-    sums: &'a mut [f32],
-}
-
-impl Kernel for ByTerm<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        for (row, sums) in self.sums.chunks_exact_mut(self.of.width).enumerate() {
-            let row = self.first + row;
-            match &self.of.links.arcs {
-                None => sums.copy_from_slice(self.of.by_message(self.records, row)),
-                Some(arcs) => arcs
-                    .rows(row)
-                    .iter()
-                    .for_each(|&arc| add(sums, self.of.by_message(self.records, arc as usize))),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::differences::{check, random, ways};
     use super::super::super::rows::Groups;
     use super::*;
+    use crate::nn::fused::product::PANEL;
 
     const ALL: [Aggregator; 4] =
         [Aggregator::Mean, Aggregator::Sum, Aggregator::Max, Aggregator::Min];
