@@ -42,6 +42,11 @@ impl MemoryLimit {
         Ok(MemoryLimit(bytes as u64))
     }
 
+    /// What is left of it beside so many bytes that are kept.
+    pub fn beside(self, bytes: u128) -> MemoryLimit {
+        MemoryLimit(self.0.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX)))
+    }
+
     /// Refuses `bytes` above the limit. `what` says what they are for, `instead` what else to do.
     pub fn check(self, bytes: u128, what: &str, instead: &str) -> Result<()> {
         if bytes <= u128::from(self.0) {
@@ -116,6 +121,12 @@ mod tests {
         let error = MemoryLimit(1024).check(1536, "a table", "use less").unwrap_err();
         assert!(error.is_memory());
         assert_eq!(error.to_string(), "a table needs 1.5 KiB and the limit is 1.0 KiB; use less");
+    }
+
+    #[test]
+    fn what_is_kept_leaves_less() {
+        assert_eq!(MemoryLimit(1024).beside(1000), MemoryLimit(24));
+        assert_eq!(MemoryLimit(1024).beside(u128::MAX), MemoryLimit(0));
     }
 
     #[test]

@@ -162,11 +162,12 @@ fn prepare_graphs(
 ) -> Result<Examples> {
     let total = splits.parts().iter().map(|part| part.len() as u64).sum();
     let progress = Progress::new(total, "graphs", output);
-    let mut first = 0;
+    let (mut first, mut limit) = (0, limit);
     let mut part = |name: &str, samples: &[Sample]| {
-        let made = prepare_part(config, name, samples, first, limit, &progress);
+        let made = prepare_part(config, name, samples, first, limit, &progress)?;
         first += samples.len();
-        made
+        limit = limit.beside(made.iter().map(Batch::bytes).sum());
+        Ok(made)
     };
     Ok(Examples {
         train: part("train", &splits.train)?,

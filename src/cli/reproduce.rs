@@ -181,62 +181,22 @@ impl Work<'_> {
 
     /// Does all runs that are not done.
     fn train(&self) -> Result<Plan> {
-        let Options { epochs, budget, quick, shard, .. } = self.options;
-        let seeds = self.options.seeds.unwrap_or(if *quick { 1 } else { self.experiment.seeds });
         let kept = Plan::read(&self.folder)?;
-        kept.as_ref()
-            .map_or(Ok(()), |kept| self.check_plan(kept, &self.folder, "another folder with -o"))?;
-        let fits = budget.or(quick.then_some(QUICK)).filter(|_| kept.is_none());
-        if fits.is_some() && shard.is_some() {
+        if let Some(kept) = &kept {
+            self.check_plan(kept, &self.folder, "another folder with -o")?;
+        }
+        let Options { budget, quick, shard, .. } = self.options;
+        let hours = budget.or(quick.then_some(QUICK)).filter(|_| kept.is_none());
+        if hours.is_some() && shard.is_some() {
             return Err(Error::config(
                 "machines would choose different numbers of epochs for `--budget`; run without `--shard` first, or give `--epochs`",
             ));
         }
-        let graphs = match &kept {
-            Some(kept) => kept.graphs,
-            None => quick.then(|| self.few_graphs()).flatten(),
-        };
-        let recipe = self.config(0, None, graphs)?.train.epochs;
-        // What was there before stays in the table.
-        let was = |row: &Row| kept.as_ref().is_some_and(|kept| kept.rows.contains(&row.id));
-        let asked = |row: &Row| self.rows.iter().any(|asked| asked.id == row.id);
-        let rows = self.experiment.rows.iter().filter(|row| was(row) || asked(row));
-        let mut plan = Plan {
-            experiment: self.experiment.name.clone(),
-            rows: rows.map(|row| row.id.clone()).collect(),
-            epochs: kept.as_ref().map_or(epochs.unwrap_or(recipe), |kept| kept.epochs),
-            seeds: kept.as_ref().map_or(seeds, |kept| kept.seeds.max(seeds)),
-            graphs,
-            settled_by: self.settled_by(),
-            command: String::new(),
-        };
-        plan.command = self.command(&plan);
-
-        let mine = |row: usize, seed: u64| {
-            // So that every machine gets some of every row.
-            shard.is_none_or(|shard| (row + seed as usize) % shard.count == shard.index)
-        };
-        let pending = |number: usize| {
-            let directory = self.folder.join(&self.rows[number].id);
-            let is_done =
-                move |seed| matches!(SeedDirectory::at(&directory, seed).outcome(), Ok(Some(_)));
-            (0..seeds).filter(move |&seed| mine(number, seed) && !is_done(seed))
-        };
-        let mut ready = Vec::new();
-        for number in 0..self.rows.len() {
-            if pending(number).next().is_some() {
-                ready.push(self.prepare(number, &plan)?);
-            } else if self.folder.join(&self.rows[number].id).join("config.toml").exists() {
-                let config = self.config(number, Some(plan.epochs), plan.graphs)?;
-                check_settings(&self.folder.join(&self.rows[number].id), &config)?;
-            }
-        }
-        if let Some(label) = ready.first().and_then(|ready| ready.data.label.as_ref()) {
-            self.output.note(&format!("{}: {label}", ready[0].config.data.set));
-        }
+        let mut plan = self.plan(kept.as_ref())?;
+        let (mut ready, limit) = self.prepare_all(&plan)?;
         progress::allow_to_finish();
-        if let Some(hours) = fits {
-            plan.epochs = self.fit(&ready, hours, recipe, seeds)?;
+        if let Some(hours) = hours {
+            plan.epochs = self.fit(&ready, hours, plan.epochs, limit)?;
             for ready in &mut ready {
                 ready.config = self.config(ready.number, Some(plan.epochs), plan.graphs)?;
             }
@@ -246,44 +206,130 @@ impl Work<'_> {
         })?;
         // Before the first run, so that the same command goes on with the same epochs whatever happens.
         write_json(&Plan::path(&self.folder), &plan)?;
-        let mut runs = Vec::new();
-        for ready in ready {
-            let directory = self.folder.join(&self.rows[ready.number].id);
-            if plan.run(&self.folder, &self.rows[ready.number].id).is_none() {
-                create(&directory, &ready.config, &Seeds { first: 0, count: seeds }, &ready.data)?;
-            } else {
-                extend(&directory, &ready.config, seeds, &ready.data)?;
+        let begin = |ready| self.begin(ready, &plan);
+        let runs = ready.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+        self.run_all(&runs, &plan, limit)?;
+        Ok(plan)
+    }
+
+    /// What is to be done, in so far as it is known before anything is measured; what was settled before stays.
+    fn plan(&self, kept: Option<&Plan>) -> Result<Plan> {
+        let graphs = match kept {
+            Some(kept) => kept.graphs,
+            None => self.options.quick.then(|| self.few_graphs()).flatten(),
+        };
+        let epochs = match (kept, self.options.epochs) {
+            (Some(kept), _) => kept.epochs,
+            (None, Some(epochs)) => epochs,
+            (None, None) => self.config(0, None, graphs)?.train.epochs,
+        };
+        // What was there before stays in the table.
+        let was = |row: &Row| kept.is_some_and(|kept| kept.rows.contains(&row.id));
+        let asked = |row: &Row| self.rows.iter().any(|asked| asked.id == row.id);
+        let rows = self.experiment.rows.iter().filter(|row| was(row) || asked(row));
+        let mut plan = Plan {
+            experiment: self.experiment.name.clone(),
+            rows: rows.map(|row| row.id.clone()).collect(),
+            epochs,
+            seeds: kept.map_or(0, |kept| kept.seeds).max(self.seeds()),
+            graphs,
+            settled_by: self.settled_by(),
+            command: String::new(),
+        };
+        plan.command = self.command(&plan);
+        Ok(plan)
+    }
+
+    /// Seeds of every row that are asked for.
+    fn seeds(&self) -> u64 {
+        let Options { seeds, quick, .. } = self.options;
+        seeds.unwrap_or(if *quick { 1 } else { self.experiment.seeds })
+    }
+
+    /// Where runs of a row are.
+    fn directory(&self, number: usize) -> PathBuf {
+        self.folder.join(&self.rows[number].id)
+    }
+
+    /// Seeds of a row that this machine is to do and has not done.
+    fn pending(&self, number: usize) -> impl Iterator<Item = u64> {
+        let directory = self.directory(number);
+        let is_done =
+            move |seed| matches!(SeedDirectory::at(&directory, seed).outcome(), Ok(Some(_)));
+        // So that every machine gets some of every row.
+        let is_mine = move |seed: u64| {
+            let shard = self.options.shard;
+            shard.is_none_or(|shard| (number + seed as usize) % shard.count == shard.index)
+        };
+        (0..self.seeds()).filter(move |&seed| is_mine(seed) && !is_done(seed))
+    }
+
+    /// The data of all rows that have something to do, which is kept until the last run, and the memory that it leaves.
+    fn prepare_all(&self, plan: &Plan) -> Result<(Vec<Ready>, MemoryLimit)> {
+        let (mut all, mut limit) = (Vec::new(), self.limit);
+        for number in 0..self.rows.len() {
+            if self.pending(number).next().is_some() {
+                let ready = self.prepare(number, plan, limit).map_err(|error| {
+                    if !error.is_memory() || all.is_empty() {
+                        return error;
+                    }
+                    error.context(format!(
+                        "row `{}`, beside {} before it (`--rows` takes a few at a time)",
+                        self.rows[number].id,
+                        count(all.len() as u64, "row")
+                    ))
+                })?;
+                limit = limit.beside(ready.examples.bytes());
+                all.push(ready);
+            } else if self.directory(number).join("config.toml").exists() {
+                let config = self.config(number, Some(plan.epochs), plan.graphs)?;
+                check_settings(&self.directory(number), &config)?;
             }
-            let hash = hash(&ready.config, &ready.data.hash)?;
-            // Runs side by side, one thread each, are done sooner than one after another by all threads.
-            let one = self.rows.len() as u64 * seeds > 1;
-            let team = if one { Team::default() } else { Team::current()? };
-            runs.push((
-                ready.number,
-                Run::begin(directory, ready.config, ready.examples, hash, team)?,
-            ));
         }
-        // Seeds of a row last: rows that differ in speed are shared out evenly.
-        let all = (0..seeds).flat_map(|seed| (0..self.rows.len()).map(move |row| (row, seed)));
-        let jobs: Vec<(&Run, &Row, u64)> = all
-            .filter_map(|(row, seed)| {
-                let (number, run) = runs.iter().find(|(number, _)| *number == row)?;
-                pending(*number).any(|other| other == seed).then_some((run, self.rows[row], seed))
-            })
-            .collect();
+        if let Some(Ready { config, data: DataRecord { label: Some(label), .. }, .. }) = all.first()
+        {
+            self.output.note(&format!("{}: {label}", config.data.set));
+        }
+        Ok((all, limit))
+    }
+
+    /// Makes the folder of a row, or takes the one that is there.
+    fn begin(&self, ready: Ready, plan: &Plan) -> Result<(usize, Run)> {
+        let Ready { number, config, examples, data } = ready;
+        let (directory, seeds) = (self.directory(number), self.seeds());
+        if plan.run(&self.folder, &self.rows[number].id).is_none() {
+            create(&directory, &config, &Seeds { first: 0, count: seeds }, &data)?;
+        } else {
+            extend(&directory, &config, seeds, &data)?;
+        }
+        let hash = hash(&config, &data.hash)?;
+        // Runs side by side, one thread each, are done sooner than one after another by all threads.
+        let many = self.rows.len() as u64 * seeds > 1;
+        let team = if many { Team::default() } else { Team::current()? };
+        Ok((number, Run::begin(directory, config, examples, hash, team)?))
+    }
+
+    /// Does all seeds of these rows that are not done.
+    fn run_all(&self, runs: &[(usize, Run)], plan: &Plan, limit: MemoryLimit) -> Result<()> {
+        // Seeds last, and one job after another: a stop leaves the same seeds of all rows.
+        let of_seed = |seed| {
+            let is_pending = move |number| self.pending(number).any(|other| other == seed);
+            let runs = runs.iter().filter(move |(number, _)| is_pending(*number));
+            runs.map(move |(number, run)| (run, self.rows[*number], seed))
+        };
+        let jobs: Vec<(&Run, &Row, u64)> = (0..self.seeds()).flat_map(of_seed).collect();
         let steps = jobs.iter().map(|(run, ..)| run.steps()).sum::<Result<u64>>()?;
         let progress = Progress::new(steps, "steps", self.output);
         let file = Mutex::new(());
-        let done = jobs.into_par_iter().with_max_len(1).map(|job| {
-            self.one(job, &progress)?;
+        let done = jobs.into_iter().par_bridge().map(|job| {
+            self.one(job, limit, &progress)?;
             let _alone = file.lock();
-            self.keep(&plan)
+            self.keep(plan)
         });
-        done.collect::<Result<Vec<()>>>().map_err(|error| match error.is_interrupted() {
+        done.collect::<Result<()>>().map_err(|error| match error.is_interrupted() {
             true => Error::interrupted_but("interrupted; the same command goes on"),
             false => error,
-        })?;
-        Ok(plan)
+        })
     }
 
     /// Writes results so far to their file.
@@ -292,13 +338,18 @@ impl Work<'_> {
         Results::of_folder(&self.folder, plan)?.write(file)
     }
 
-    fn one(&self, (run, row, seed): (&Run, &Row, u64), progress: &Progress) -> Result<()> {
+    fn one(
+        &self,
+        (run, row, seed): (&Run, &Row, u64),
+        limit: MemoryLimit,
+        progress: &Progress,
+    ) -> Result<()> {
         let metric = run.config.train.metric.name();
         let say = |text: String| {
             progress.line(&format!("{}, seed {seed}: {text}", row.name), self.output)
         };
         let Outcome { val_metric, test_metric, .. } =
-            run.seed(seed, self.limit, progress, self.output, &|line| {
+            run.seed(seed, limit, progress, self.output, &|line| {
                 if let (true, Some(val)) = (self.output.verbose, line.val_metric) {
                     say(format!("epoch {}, val {metric} {val:.4}", line.epoch));
                 }
@@ -314,13 +365,13 @@ impl Work<'_> {
         Ok(epochs.map_or(config.clone(), |epochs| config.shortened(epochs)))
     }
 
-    fn prepare(&self, number: usize, plan: &Plan) -> Result<Ready> {
+    fn prepare(&self, number: usize, plan: &Plan, limit: MemoryLimit) -> Result<Ready> {
         let config = self.config(number, Some(plan.epochs), plan.graphs)?;
-        let set = Loaded::read(&config, self.limit)?;
-        set.check(&config, self.limit)?;
+        let set = Loaded::read(&config, limit)?;
+        set.check(&config, limit)?;
         let data = set.record();
-        let examples = set.prepare(&config, self.limit, self.output)?;
-        rehearse(&config, &examples, 0..plan.seeds, self.limit)?;
+        let examples = set.prepare(&config, limit, self.output)?;
+        rehearse(&config, &examples, 0..plan.seeds, limit)?;
         Ok(Ready { number, config, examples, data })
     }
 
@@ -333,13 +384,13 @@ impl Work<'_> {
     }
 
     /// How many epochs all runs can do in so many hours.
-    fn fit(&self, ready: &[Ready], hours: f64, recipe: u64, seeds: u64) -> Result<u64> {
+    fn fit(&self, ready: &[Ready], hours: f64, recipe: u64, limit: MemoryLimit) -> Result<u64> {
         self.output.note("measuring how long epochs take");
         let silent = Progress::new(0, "steps of measurement", self.output);
         let measure = |ready: &Ready| {
             let examples = ready.examples.of_seed(0)?;
             let team = Arc::new(Team::default());
-            pace(&ready.config, examples.batches(), self.limit, &team, &silent)
+            pace(&ready.config, examples.batches(), limit, &team, &silent)
         };
         let paces = ready.par_iter().with_max_len(1).map(measure).collect::<Result<Vec<f64>>>()?;
         drop(silent);
@@ -347,13 +398,12 @@ impl Work<'_> {
             let name = &self.rows[ready.number].name;
             self.output.detail(|| format!("{name}: some {pace:.2} s per epoch"));
         }
-        let threads = rayon::current_num_threads() as f64;
-        let jobs = paces.len() as f64 * seeds as f64;
+        let (threads, seeds) = (rayon::current_num_threads() as f64, self.seeds() as f64);
+        let jobs = paces.len() as f64 * seeds;
         let longest = paces.iter().copied().fold(0.0, f64::max);
         // All threads are busy until the last round, which may be incomplete.
         let rounds = (jobs / threads).ceil();
-        let epoch =
-            (paces.iter().sum::<f64>() * seeds as f64 / threads).max(longest * rounds) * CAUTION;
+        let epoch = (paces.iter().sum::<f64>() * seeds / threads).max(longest * rounds) * CAUTION;
         let epochs = ((hours * 3600.0 / epoch) as u64).min(recipe);
         if epochs == 0 {
             return Err(Error::config(format!(

@@ -80,6 +80,14 @@ impl Values {
         self.len() == 0
     }
 
+    /// Bytes of the numbers.
+    pub fn bytes(&self) -> u128 {
+        match self {
+            Values::Int(v) => size_of_val(&v[..]) as u128,
+            Values::Float(v) => size_of_val(&v[..]) as u128,
+        }
+    }
+
     /// The numbers as real ones.
     pub fn to_floats(&self) -> Vec<f32> {
         match self {

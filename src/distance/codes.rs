@@ -156,6 +156,15 @@ impl Codes {
         self.len() == 0
     }
 
+    /// Bytes of the codes and of the tuples they refer to.
+    pub fn bytes(&self) -> u128 {
+        let codes = match &self.values {
+            Values::Narrow(v) => size_of_val(&v[..]),
+            Values::Wide(v) => size_of_val(&v[..]),
+        };
+        (codes + self.codebook.rows.len()) as u128
+    }
+
     /// Code of one pair.
     pub fn get(&self, pair: usize) -> u32 {
         match &self.values {

@@ -103,6 +103,24 @@ impl Batch {
         self.edges.sources.len()
     }
 
+    /// Bytes of what it has of its own: what other batches share, or what is worked out later, does not count.
+    pub fn bytes(&self) -> u128 {
+        let Batch { node_features, edge_features, random_walk, positions, .. } = self;
+        let matrices = [node_features, edge_features, random_walk, positions];
+        let matrices = matrices.into_iter().flatten().map(|matrix| matrix.values.bytes());
+        let spectrum = self.spectrum.as_ref().map_or(0, |spectrum| {
+            let Spectrum { vectors, values, counts, .. } = spectrum;
+            size_of_val(&vectors[..]) + size_of_val(&values[..]) + size_of_val(&counts[..])
+        });
+        let lists =
+            size_of_val(&self.sizes[..]) + 8 * self.num_arcs() + spectrum + size_of::<Batch>();
+        lists as u128
+            + matrices.sum::<u128>()
+            + self.codes.as_ref().map_or(0, Codes::bytes)
+            + self.subgraphs.as_ref().map_or(0, |subgraphs| subgraphs.bytes())
+            + self.targets.as_ref().map_or(0, Values::bytes)
+    }
+
     /// Which rows belong together, after a check that all parts fit each other.
     pub fn structure(&self) -> Result<Arc<Structure>> {
         if let Some(structure) = &self.settled.0 {

@@ -124,6 +124,16 @@ pub enum Prepared {
 }
 
 impl Prepared {
+    /// Bytes of it, what is worked out later aside.
+    pub fn bytes(&self) -> u128 {
+        match self {
+            Prepared::Graphs(examples) => {
+                Part::ALL.iter().flat_map(|&part| examples.of(part)).map(Batch::bytes).sum()
+            }
+            Prepared::Nodes(graph) => graph.bytes(),
+        }
+    }
+
     /// Steps of an epoch.
     pub fn steps(&self, settings: &TrainConfig) -> Result<u64> {
         match self {
@@ -272,7 +282,7 @@ pub fn examples(
         limit,
     };
     // Of all graphs together.
-    let surroundings = AtomicU64::new(0);
+    let kept = AtomicU64::new(0);
     let example = |(number, sample): (usize, &Sample)| {
         check(monitor)?;
         let codes = match config.model.bias {
@@ -287,13 +297,17 @@ pub fn examples(
         let batch = prepare(sample, &config.model, codes, limit);
         monitor.advance(1);
         let batch = batch.map_err(|e| e.context(format!("graph {number} (from 0)")))?;
-        if let Some(subgraphs) = &batch.subgraphs {
-            let own = subgraphs.bytes() as u64;
-            let all = surroundings.fetch_add(own, Ordering::Relaxed) + own;
-            let what = format!("surroundings of the nodes of the first {} graphs", number + 1);
-            let instead = "take fewer hops, `extractor.subtree`, or fewer graphs (`data.graphs`), or raise the limit";
-            limit.check(all.into(), &what, instead)?;
-        }
+        let own = batch.bytes() as u64;
+        let all = kept.fetch_add(own, Ordering::Relaxed) + own;
+        let fewer = match &batch.subgraphs {
+            Some(_) => "fewer hops, `extractor.subtree`, or fewer graphs (`data.graphs`)",
+            None => "fewer graphs (`data.graphs`)",
+        };
+        limit.check(
+            all.into(),
+            &format!("what the model reads of the first {} graphs", number + 1),
+            &format!("take {fewer}, or raise `--max-memory`"),
+        )?;
         Ok(batch)
     };
     samples.par_iter().enumerate().map(example).collect()

@@ -122,6 +122,20 @@ fn parts_of_several_machines_make_one_table() {
 }
 
 #[test]
+fn rows_that_do_not_fit_into_memory_together_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |rows: &str| {
+        let common = ["--epochs", "1", "--seeds", "1", "--max-memory", "900K", "--rows", rows];
+        hdse(folder.path(), &[&["reproduce", "community-small"][..], &common].concat())
+    };
+    let (code, _, errors) = run("hdse");
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, _, errors) = run("off,spd,random,hdse");
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("beside"), "{errors}");
+}
+
+#[test]
 fn a_budget_settles_the_epochs_once() {
     let folder = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {

@@ -8,6 +8,7 @@ use hdse::MemoryLimit;
 use hdse::config::Config;
 use hdse::data::{Matrix, ReadOptions, Sample, Values, read};
 use hdse::monitor::Monitor;
+use hdse::nn::Batch;
 use hdse::nn::fused::Team;
 use hdse::rng::Seed;
 use hdse::train::directory::Outcome;
@@ -178,6 +179,19 @@ fn equal_seeds_give_equal_bytes_and_stops_change_nothing() {
 
     // A finished run is not run again, and its folder not used for another.
     assert_eq!(run(&config, &examples, &stopped, &()).unwrap(), outcome);
+}
+
+#[test]
+fn graphs_are_held_to_a_limit_of_all_together() {
+    let (config, samples) = (config(), samples(50));
+    let made = |limit: u64| examples(&config, &samples, 0, MemoryLimit(limit), &());
+    let bytes: u128 = made(u64::MAX).unwrap().iter().map(Batch::bytes).sum();
+    let pairs: usize = samples.iter().map(|sample| sample.graph.num_nodes().pow(2)).sum();
+    assert!(bytes > 2 * pairs as u128, "two bytes a code, and more");
+    assert_eq!(made(bytes as u64).unwrap().len(), 50);
+    let error = made(bytes as u64 - 1).unwrap_err();
+    assert!(error.is_memory(), "{error}");
+    assert!(error.to_string().contains("take fewer graphs (`data.graphs`)"), "{error}");
 }
 
 #[test]

@@ -86,6 +86,18 @@ impl FeatureRows {
         FeatureRows { rows, width, numbers: Numbers::Sparse { by_row, by_column } }
     }
 
+    /// Bytes of the numbers and of where they are.
+    pub fn bytes(&self) -> u128 {
+        let lines = |Lines { offsets, nodes, factors }: &Lines| {
+            size_of_val(&offsets[..]) + size_of_val(&nodes[..]) + size_of_val(&factors[..])
+        };
+        let bytes = match &self.numbers {
+            Numbers::Dense(values) => size_of_val(&values[..]),
+            Numbers::Sparse { by_row, by_column } => lines(by_row) + lines(by_column),
+        };
+        bytes as u128
+    }
+
     /// These rows, in that order.
     ///
     /// # Panics

@@ -12,6 +12,11 @@ pub struct Arcs {
 }
 
 impl Arcs {
+    /// Bytes of it.
+    pub fn bytes(&self) -> u128 {
+        (size_of_val(&self.offsets[..]) + size_of_val(&self.targets[..])) as u128
+    }
+
     /// Both directions of every edge.
     pub fn undirected(graph: &Graph, rows: &Rows) -> Arcs {
         let mut arcs =

@@ -150,6 +150,13 @@ impl NodeGraph {
         Ok(graph)
     }
 
+    /// Bytes of its features, arcs and vectors.
+    pub fn bytes(&self) -> u128 {
+        let vectors = self.positions.as_ref().map_or(0, |(_, vectors)| size_of_val(&vectors[..]));
+        let whole = self.whole.as_ref().map_or(0, Batch::bytes);
+        self.features.bytes() + self.arcs.bytes() + self.targets.bytes() + vectors as u128 + whole
+    }
+
     /// Steps of an epoch, at most.
     pub fn steps(&self, settings: &TrainConfig) -> u64 {
         settings.batch_size.map_or(1, |size| self.rows.len().div_ceil(size) as u64)
