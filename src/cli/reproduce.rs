@@ -303,10 +303,15 @@ impl Work<'_> {
             extend(&directory, &config, seeds, &data)?;
         }
         let hash = hash(&config, &data.hash)?;
-        // Runs side by side, one thread each, are done sooner than one after another by all threads.
-        let many = self.rows.len() as u64 * seeds > 1;
-        let team = if many { Team::default() } else { Team::current()? };
-        Ok((number, Run::begin(directory, config, examples, hash, team)?))
+        Ok((number, Run::begin(directory, config, examples, hash, self.team()?)?))
+    }
+
+    /// Who trains a run: side by side, one thread each, runs are done sooner than one after another by all threads.
+    fn team(&self) -> Result<Team> {
+        match self.rows.len() as u64 * self.seeds() {
+            1 => Team::current(),
+            _ => Ok(Team::default()),
+        }
     }
 
     /// Does all seeds of these rows that are not done.
@@ -387,23 +392,28 @@ impl Work<'_> {
     fn fit(&self, ready: &[Ready], hours: f64, recipe: u64, limit: MemoryLimit) -> Result<u64> {
         self.output.note("measuring how long epochs take");
         let silent = Progress::new(0, "steps of measurement", self.output);
-        let measure = |ready: &Ready| {
-            let examples = ready.examples.of_seed(0)?;
-            let team = Arc::new(Team::default());
-            pace(&ready.config, examples.batches(), limit, &team, &silent)
+        let (rows, threads, seeds) =
+            (ready.len(), rayon::current_num_threads(), self.seeds() as usize);
+        let jobs = rows * seeds;
+        let measure = |job: usize| {
+            let Ready { config, examples, .. } = &ready[job % rows];
+            let team = Arc::new(self.team()?);
+            pace(config, examples.of_seed(0)?.batches(), limit, &team, &silent)
         };
-        let paces = ready.par_iter().with_max_len(1).map(measure).collect::<Result<Vec<f64>>>()?;
+        // As many at once as there will be, which share caches and memory.
+        let measured = (0..rows.max(threads.min(jobs))).into_par_iter().with_max_len(1);
+        let measured = measured.map(measure).collect::<Result<Vec<f64>>>()?;
         drop(silent);
+        let of_row = |row| longest(measured.iter().skip(row).step_by(rows));
+        let paces: Vec<f64> = (0..rows).map(of_row).collect();
         for (ready, pace) in ready.iter().zip(&paces) {
             let name = &self.rows[ready.number].name;
             self.output.detail(|| format!("{name}: some {pace:.2} s per epoch"));
         }
-        let (threads, seeds) = (rayon::current_num_threads() as f64, self.seeds() as f64);
-        let jobs = paces.len() as f64 * seeds;
-        let longest = paces.iter().copied().fold(0.0, f64::max);
         // All threads are busy until the last round, which may be incomplete.
-        let rounds = (jobs / threads).ceil();
-        let epoch = (paces.iter().sum::<f64>() * seeds / threads).max(longest * rounds) * CAUTION;
+        let rounds = jobs.div_ceil(threads) as f64;
+        let shared = paces.iter().sum::<f64>() * seeds as f64 / threads as f64;
+        let epoch = shared.max(longest(&paces) * rounds) * CAUTION;
         let epochs = ((hours * 3600.0 / epoch) as u64).min(recipe);
         if epochs == 0 {
             return Err(Error::config(format!(
@@ -458,4 +468,8 @@ impl Work<'_> {
             },
         )
     }
+}
+
+fn longest<'a>(paces: impl IntoIterator<Item = &'a f64>) -> f64 {
+    paces.into_iter().copied().fold(0.0, f64::max)
 }

@@ -159,6 +159,13 @@ fn a_budget_settles_the_epochs_once() {
     // Whatever the machine does the next time.
     run(&["--budget", "0.0001"]);
     assert_eq!(plan()["epochs"].as_u64(), Some(epochs));
+    // A run by itself is measured by all threads, as it is done.
+    for seeds in ["1", "3"] {
+        let alone = ["--budget", "0.0001", "--rows", "off", "--seeds", seeds, "-o", seeds];
+        let (code, _, errors) =
+            hdse(folder.path(), &[&["reproduce", "community-small"][..], &alone].concat());
+        assert_eq!(code, Some(0), "{errors}");
+    }
     // Rows and seeds that are added later join the table.
     let more = ["--budget", "0.0001", "--rows", "spd", "--seeds", "2", "-o", "mine"];
     let (code, text, errors) =
