@@ -40,6 +40,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
     let record = set.record();
     record.check(directory)?;
     let examples = set.prepare(&config, limit, output)?;
+    let limit = limit.beside(examples.bytes());
     let hash = hash(&config, &record.hash)?;
     let part = match options.split {
         Split::Train => Part::Train,

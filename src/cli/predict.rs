@@ -68,6 +68,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
             set.record().check(directory)?;
             let file = AtomicFile::create(&options.output, options.force)?;
             let examples = set.prepare(&config, limit, output)?;
+            let limit = limit.beside(examples.bytes());
             (of_nodes(options, &examples, &config, (&model, seed), limit, output)?, file, "node")
         }
         (None, false) => {
@@ -107,6 +108,7 @@ fn graphs(
     let progress = Progress::new(samples.len() as u64, "graphs", output);
     let examples = examples(config, &samples, 0, limit, &progress)
         .map_err(|e| if e.is_interrupted() { e } else { e.context(input.to_string()) })?;
+    let limit = limit.beside(examples.iter().map(Batch::bytes).sum());
     drop(progress);
 
     let progress = Progress::new(examples.len() as u64, "graphs", output);

@@ -376,7 +376,7 @@ impl Work<'_> {
         set.check(&config, limit)?;
         let data = set.record();
         let examples = set.prepare(&config, limit, self.output)?;
-        rehearse(&config, &examples, 0..plan.seeds, limit)?;
+        rehearse(&config, &examples, 0..plan.seeds, limit.beside(examples.bytes()))?;
         Ok(Ready { number, config, examples, data })
     }
 

@@ -68,6 +68,7 @@ pub(super) fn run(options: &Options, limit: MemoryLimit, output: &Output) -> Res
         output.note(&format!("{}: {label}", config.data.set));
     }
     let examples = set.prepare(&config, limit, output).map_err(named)?;
+    let limit = limit.beside(examples.bytes());
     rehearse(&config, &examples, seeds.all(), limit).map_err(|e| match e.is_config() {
         true => named(e),
         false => e.context(place(&config)),

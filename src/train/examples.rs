@@ -266,7 +266,8 @@ pub fn ahead<T: Send>(
 }
 
 /// Makes the examples of one part of a set, graphs in parallel, results in order. `first` is the number of
-/// the first graph within the whole set, which random choices of a coarsener follow.
+/// the first graph within the whole set, which random choices of a coarsener follow. All of them together are held to
+/// `limit`.
 pub fn examples(
     config: &Config,
     samples: &[Sample],

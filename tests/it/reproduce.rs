@@ -159,7 +159,7 @@ fn a_budget_settles_the_epochs_once() {
     // Whatever the machine does the next time.
     run(&["--budget", "0.0001"]);
     assert_eq!(plan()["epochs"].as_u64(), Some(epochs));
-    // A run by itself is measured by all threads, as it is done.
+    // One row: a run by itself, which all threads do, and more runs than rows.
     for seeds in ["1", "3"] {
         let alone = ["--budget", "0.0001", "--rows", "off", "--seeds", seeds, "-o", seeds];
         let (code, _, errors) =
