@@ -4,15 +4,17 @@
 //! hand; in the phase after, all threads add up those of all groups, each a share of the parameters, group after
 //! group. Two sets of them take turns, so nobody writes what another reads.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, RwLockWriteGuard};
 
 use super::attention;
-use super::clock::{Clock, Kind};
-use super::network::{Layer, Local, Packed, Place};
-use super::norm::{Statistics, backward, derivative_sums};
+use super::backward_message::InnerNorm;
+use super::clock::Kind;
+use super::network::Place;
+use super::norm::{self, Statistics, backward, derivative_sums};
+use super::phase::{At, Own, Worker};
 use super::product::{Gate, Store};
-use super::stack::{Inputs, Own, Stack, UNBROKEN, Workspace, fit, gather, scatter, tosses};
-use super::team::{Member, share};
+use super::stack::{Inputs, Stack, UNBROKEN, fit, gather, scatter, tosses};
+use super::team::share;
 use super::weights::Slot;
 
 /// Derivatives by all inputs and by the parameters.
@@ -57,8 +59,9 @@ impl Stack {
             }
             sums.shares.push(shares);
         }
+        let shared = &*workspace;
         self.team.run(self.lanes.groups(), |member| {
-            self.differentiate_share(workspace, member, by_out, &sums)
+            Worker::new(self, shared, member).differentiate(by_out, &sums);
         });
         for (start, numbers) in sums.norms.into_inner().expect(UNBROKEN) {
             parameters[start..][..numbers.len()].copy_from_slice(&numbers);
@@ -101,211 +104,148 @@ impl Stack {
         }
         gradients
     }
+}
 
-    fn differentiate_share(
-        &self,
-        workspace: &Workspace,
-        member: Member,
-        by_out: &[f32],
-        sums: &Sums,
-    ) {
-        let mut clock = workspace.clocks[member.number].lock().expect(UNBROKEN);
-        let clock = &mut *clock;
-        clock.to(Kind::Copy);
-        let mut own = self.own(workspace, member);
-        let (network, width) = (&*self.network, self.network.width());
-        for own in &mut own {
+impl<'a> Worker<'a> {
+    /// All layers on this thread's lanes, from the last to the first.
+    fn differentiate(mut self, by_out: &[f32], sums: &Sums) {
+        self.clock.to(Kind::Copy);
+        let own = &mut self.own()[..];
+        let (dim, width) = (self.stack.network.dim, self.width());
+        for own in &mut *own {
             let space = &mut *own.space;
-            gather(&own.lane.nodes, by_out, network.dim, &mut space.x, width);
+            gather(&own.lane.nodes, by_out, dim, &mut space.x, width);
             fit(&mut space.by_arcs, own.lane.num_arcs() * width).fill(0.0);
             fit(&mut space.by_distances, own.lane.num_arcs()).fill(0.0);
         }
-        let last = network.layers.len();
-        clock.to(Kind::Norm);
-        let statistics = self.statistics(workspace, last - 1, Place::Output);
-        for own in &mut own {
-            self.share_output_sums(workspace, last - 1, own, &statistics);
-        }
-        self.meet(member, clock);
-        for (number, layer) in network.layers.iter().enumerate().rev() {
-            let packed = workspace.layers[number].read().expect(UNBROKEN);
-            let packed = &*packed;
-            // The feed-forward network.
-            let exchange = &workspace.exchanges[Place::Output as usize];
-            let found = exchange.sum(2 * width);
-            let output = self.statistics(workspace, number, Place::Output);
-            self.keep_norm(
-                member,
-                packed,
-                Place::Output,
-                &output,
-                &found[..width],
-                &found[width..],
-                sums,
-            );
-            let constants = output.backward(
-                &packed.norm(Place::Output).weight,
-                &found[..width],
-                &found[width..],
-            );
-            let [attention, local] = [Place::Attention, Place::Local]
-                .map(|place| self.statistics(workspace, number, place));
-            let has_local = !matches!(layer.local, Local::None);
-            for own in &mut own {
-                self.feed_back(workspace, clock, packed, number, own, &constants);
-                clock.to(Kind::Norm);
-                let space = &*own.space;
-                let kept = &space.layers[number];
-                let count = own.lane.rows() * width;
-                let (simd, x) = (self.simd, &space.x[..count]);
-                let attended = (&kept.attended[..count], &attention);
-                if has_local {
-                    let of = [attended, (&kept.local.out[..count], &local)];
-                    let branches = &workspace.branches;
-                    branches
-                        .put(own.number, 3 * width, |place| derivative_sums(simd, x, of, place));
-                } else {
-                    let of = [attended];
-                    let branches = &workspace.branches;
-                    branches
-                        .put(own.number, 2 * width, |place| derivative_sums(simd, x, of, place));
-                }
+        let last = self.layers() - 1;
+        self.share_output_sums(last, own);
+        self.meet();
+        for number in (0..=last).rev() {
+            let at = &self.at(number);
+            self.feed_phase(at, own, sums);
+            if number < last {
+                self.reduce(number + 1, sums);
             }
-            if number + 1 < last {
-                self.reduce(workspace, clock, member, number + 1, sums);
-            }
-            self.meet(member, clock);
-            // Both branches.
-            let branches = if has_local { 2 } else { 1 };
-            let found = workspace.branches.sum((branches + 1) * width);
-            let (by_y, products) = found.split_at(width);
-            let constants = |place: Place, statistics: &Statistics, products: &[f64]| {
-                self.keep_norm(member, packed, place, statistics, by_y, products, sums);
-                statistics.backward(&packed.norm(place).weight, by_y, products)
-            };
-            let by_attention = constants(Place::Attention, &attention, &products[..width]);
-            let by_local = has_local.then(|| constants(Place::Local, &local, &products[width..]));
-            let gated = matches!(layer.local, Local::GatedGcn { .. });
-            let [node, edge] = [Place::Node, Place::Edge].map(|place| match gated {
-                true => self.statistics(workspace, number, place),
-                false => Statistics::default(),
-            });
-            let affines = gated.then(|| {
-                let affine = |place, statistics: &Statistics| {
-                    let norm = packed.norm(place);
-                    statistics.forward(&norm.weight, &norm.bias)
-                };
-                [affine(Place::Node, &node), affine(Place::Edge, &edge)]
-            });
-            for own in &mut own {
-                // The derivative by y is needed by both.
-                let count = own.lane.rows() * width;
-                if let Some(by_local) = &by_local {
-                    clock.to(Kind::Norm);
-                    let space = &mut *own.space;
-                    let [temporary, dropped, ..] = &mut space.temporary;
-                    let coins = self.coins[number].local.as_ref().filter(|_| !gated);
-                    let dropped = tosses(coins, &space.firsts[0]).map(|t| (t, fit(dropped, count)));
-                    let s = &space.layers[number].local.out[..count];
-                    let ds = fit(temporary, count);
-                    backward(self.simd, by_local, [&space.x[..count], s], ds, dropped);
-                }
-                self.attention_back(workspace, clock, packed, layer, number, own, &by_attention);
-                match &affines {
-                    None if has_local => self.gine_back(workspace, clock, packed, number, own),
-                    Some(affines) => {
-                        self.gated_sums(workspace, clock, number, own, [&node, &edge], affines);
-                    }
-                    None => {}
-                }
-            }
-            if gated {
-                self.meet(member, clock);
-                let sum = |place: Place| workspace.exchanges[place as usize].sum(2 * width);
-                let [of_node, of_edge] = [Place::Node, Place::Edge].map(sum);
-                let constants = |place: Place, statistics: &Statistics, found: &[f64]| {
-                    let (sums_found, products) = found.split_at(width);
-                    self.keep_norm(member, packed, place, statistics, sums_found, products, sums);
-                    statistics.backward(&packed.norm(place).weight, sums_found, products)
-                };
-                let by_node = constants(Place::Node, &node, &of_node);
-                let by_edge = constants(Place::Edge, &edge, &of_edge);
-                for own in &mut own {
-                    self.gated_back(workspace, clock, packed, number, own, [&by_node, &by_edge]);
-                }
-            }
+            self.meet();
+            self.branch_phase(at, own, sums);
             if number > 0 {
-                clock.to(Kind::Norm);
-                let statistics = self.statistics(workspace, number - 1, Place::Output);
-                for own in &mut own {
-                    self.share_output_sums(workspace, number - 1, own, &statistics);
-                }
+                self.share_output_sums(number - 1, own);
             }
-            self.meet(member, clock);
+            self.meet();
         }
-        self.reduce(workspace, clock, member, 0, sums);
-        clock.stop();
+        self.reduce(0, sums);
+        self.clock.stop();
     }
 
-    fn statistics(&self, workspace: &Workspace, layer: usize, place: Place) -> Statistics {
-        workspace.statistics[layer][place as usize].read().expect(UNBROKEN).clone()
+    /// What the BatchNorm after a layer needs to go on.
+    fn share_output_sums(&mut self, number: usize, own: &mut [Own]) {
+        self.clock.to(Kind::Norm);
+        let (simd, width) = (self.simd(), self.width());
+        let statistics = self.statistics(number, Place::Output);
+        for own in own {
+            let count = own.lane.rows() * width;
+            let (x, out) = (&own.space.x[..count], &own.space.layers[number].out[..count]);
+            self.workspace.exchanges[Place::Output as usize].put(own.number, 2 * width, |place| {
+                derivative_sums(simd, x, [(out, &*statistics)], place);
+            });
+        }
     }
 
-    /// Keeps the derivatives by weight and bias of a BatchNorm, from sums over all rows.
-    #[expect(clippy::too_many_arguments, reason = "one of each")]
-    fn keep_norm(
+    /// Back through the feed-forward network, up to the BatchNorms of both branches.
+    fn feed_phase(&mut self, at: &At, own: &mut [Own], sums: &Sums) {
+        let (simd, width) = (self.simd(), self.width());
+        let found = self.workspace.exchanges[Place::Output as usize].sum(2 * width);
+        let output = self.statistics(at.number, Place::Output);
+        let constants = self.norm_back(at, Place::Output, &output, found.split_at(width), sums);
+        let [attention, local] =
+            [Place::Attention, Place::Local].map(|place| self.statistics(at.number, place));
+        for own in own {
+            self.feed_back(at, own, &constants);
+            self.clock.to(Kind::Norm);
+            let kept = &own.space.layers[at.number];
+            let count = own.lane.rows() * width;
+            let x = &own.space.x[..count];
+            let attended = (&kept.attended[..count], &*attention);
+            let branches = &self.workspace.branches;
+            if at.has_local() {
+                let of = [attended, (&kept.local.out[..count], &*local)];
+                branches.put(own.number, 3 * width, |place| derivative_sums(simd, x, of, place));
+            } else {
+                let of = [attended];
+                branches.put(own.number, 2 * width, |place| derivative_sums(simd, x, of, place));
+            }
+        }
+    }
+
+    /// Back through attention and message passing, to the states that the layer began with.
+    fn branch_phase(&mut self, at: &At, own: &mut [Own], sums: &Sums) {
+        let width = self.width();
+        let count = if at.has_local() { 3 } else { 2 };
+        let found = self.workspace.branches.sum(count * width);
+        let (by_y, products) = found.split_at(width);
+        let constants = |place: Place, products| {
+            let statistics = self.statistics(at.number, place);
+            self.norm_back(at, place, &statistics, (by_y, products), sums)
+        };
+        let by_attention = constants(Place::Attention, &products[..width]);
+        let by_local = at.has_local().then(|| constants(Place::Local, &products[width..]));
+        let gated = at.is_gated().then(|| self.gated_norms(at));
+        for own in &mut *own {
+            if let Some(by_local) = &by_local {
+                self.local_norm_back(at, own, by_local);
+            }
+            // Message passing needs the derivative by y, too, which this replaces.
+            self.attention_back(at, own, &by_attention);
+            match &gated {
+                Some(norms) => self.gated_sums(at, own, norms),
+                None if at.has_local() => self.gine_back(at, own),
+                None => {}
+            }
+        }
+        let Some(norms) = gated else { return };
+        self.meet();
+        let constants = norms.each_ref().map(|InnerNorm { place, statistics, .. }| {
+            let found = self.workspace.exchanges[*place as usize].sum(2 * width);
+            self.norm_back(at, *place, statistics, found.split_at(width), sums)
+        });
+        for own in own {
+            self.gated_back(at, own, &constants);
+        }
+    }
+
+    /// Constants of the way back through a BatchNorm, from sums over all rows: of derivatives, and of their products with
+    /// the rows. The first thread keeps the derivatives by its weight and bias.
+    fn norm_back(
         &self,
-        member: Member,
-        packed: &Packed,
+        at: &At,
         place: Place,
         statistics: &Statistics,
-        by_y: &[f64],
-        products: &[f64],
+        (by_y, products): (&[f64], &[f64]),
         sums: &Sums,
-    ) {
-        if member.number > 0 {
-            return;
+    ) -> norm::Backward {
+        let norm = at.packed.norm(place);
+        if self.member.number == 0 {
+            let dim = self.stack.network.dim;
+            let by_weight = statistics.by_weight(products).take(dim).collect();
+            let by_bias = by_y[..dim].iter().map(|&sum| sum as f32).collect();
+            let mut norms = sums.norms.lock().expect(UNBROKEN);
+            norms.extend([(norm.places[0], by_weight), (norm.places[1], by_bias)]);
         }
-        let norm = packed.norm(place);
-        let by_weight = statistics.by_weight(products).take(self.network.dim).collect();
-        let by_bias = by_y[..self.network.dim].iter().map(|&sum| sum as f32).collect();
-        let mut norms = sums.norms.lock().expect(UNBROKEN);
-        norms.extend([(norm.places[0], by_weight), (norm.places[1], by_bias)]);
-    }
-
-    /// What the BatchNorm after the layer needs to go on.
-    fn share_output_sums(
-        &self,
-        workspace: &Workspace,
-        number: usize,
-        own: &mut Own,
-        statistics: &Statistics,
-    ) {
-        let width = self.network.width();
-        let count = own.lane.rows() * width;
-        let (x, out) = (&own.space.x[..count], &own.space.layers[number].out[..count]);
-        workspace.exchanges[Place::Output as usize].put(own.number, 2 * width, |place| {
-            derivative_sums(self.simd, x, [(out, statistics)], place);
-        });
+        statistics.backward(&norm.weight, by_y, products)
     }
 
     /// From the derivative by the state after the layer to that by y, in its place.
-    fn feed_back(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        packed: &Packed,
-        number: usize,
-        own: &mut Own,
-        constants: &super::norm::Backward,
-    ) {
-        clock.to(Kind::Norm);
-        let (simd, network, coins) = (self.simd, &*self.network, &self.coins[number]);
+    fn feed_back(&mut self, at: &At, own: &mut Own, constants: &norm::Backward) {
+        self.clock.to(Kind::Norm);
+        let (simd, network, coins) = (self.simd(), &*self.stack.network, at.coins);
         let (rows, width, hidden_width) =
             (own.lane.rows(), network.width(), network.hidden_width());
+        let mut gradients = self.gradients(at, own);
+        let mut into = slot(&mut gradients, at, own);
         let space = &mut *own.space;
         let count = rows * width;
-        let kept = &space.layers[number];
+        let kept = &space.layers[at.number];
         let [by_out, dropped, by_hidden, ..] = &mut space.temporary;
         let by_out = fit(by_out, count);
         let dropped = fit(dropped, count);
@@ -314,44 +254,33 @@ impl Stack {
         let with = drop.map(|drop| (drop, &mut *dropped));
         backward(simd, constants, [&space.x[..count], &kept.out[..count]], by_out, with);
         let through = if has_drop { &*dropped } else { &*by_out };
-        let [first, second] = &packed.feed_forward;
-        let (group, first_of_group) = own.group;
-        let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let mut into = slot(&mut gradients, packed, first_of_group);
-        clock.to(Kind::Gradient);
+        let [first, second] = &at.packed.feed_forward;
+        self.clock.to(Kind::Gradient);
         second.gradient(simd, rows, through, &kept.hidden, hidden_width, into.again());
-        clock.to(Kind::Backward);
+        self.clock.to(Kind::Backward);
         let by_hidden = fit(by_hidden, rows * hidden_width);
         let factor = coins.inner.map_or(1.0, |coins| coins.keep());
         let gate = Gate { out: by_hidden, kept: &kept.hidden, stride: hidden_width, factor };
         second.backward(simd, rows, through, gate);
-        clock.to(Kind::Gradient);
+        self.clock.to(Kind::Gradient);
         first.gradient(simd, rows, by_hidden, &kept.y, width, into);
-        clock.to(Kind::Backward);
+        self.clock.to(Kind::Backward);
         first.backward(simd, rows, by_hidden, Store::adding(by_out, width));
         space.x[..count].copy_from_slice(by_out);
     }
 
-    /// Through attention: replaces the derivative by y with what goes to x this way.
-    #[expect(clippy::too_many_arguments, reason = "the state of a phase")]
-    fn attention_back(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        packed: &Packed,
-        layer: &Layer,
-        number: usize,
-        own: &mut Own,
-        constants: &super::norm::Backward,
-    ) {
-        clock.to(Kind::Norm);
-        let (simd, network, coins) = (self.simd, &*self.network, &self.coins[number]);
+    /// Through attention: replaces the derivative by y with what goes to x this way. The first two temporary buffers hold what
+    /// goes to message passing.
+    fn attention_back(&mut self, at: &At, own: &mut Own, constants: &norm::Backward) {
+        self.clock.to(Kind::Norm);
+        let (simd, network, coins) = (self.simd(), &*self.stack.network, at.coins);
         let (lane, rows, width, heads) =
             (own.lane, own.lane.rows(), network.width(), network.heads());
+        let mut gradients = self.gradients(at, own);
+        let mut into = slot(&mut gradients, at, own);
         let space = &mut *own.space;
         let count = rows * width;
-        let kept = &space.layers[number];
-        // The first two hold what goes to message passing.
+        let kept = &space.layers[at.number];
         let [_, _, by_sum, dropped, by_mixed, by_packed] = &mut space.temporary;
         let by_sum = fit(by_sum, count);
         let dropped = fit(dropped, count);
@@ -368,16 +297,13 @@ impl Stack {
             }
         }
         let through = if has_drop || network.degree_scale { &*dropped } else { &*by_sum };
-        let (group, first_of_group) = own.group;
-        let mut gradients = workspace.gradients[group][number % 2].write().expect(UNBROKEN);
-        let mut into = slot(&mut gradients, packed, first_of_group);
-        clock.to(Kind::Gradient);
+        self.clock.to(Kind::Gradient);
         let out_stride = heads.out_stride;
-        packed.output.gradient(simd, rows, through, &kept.mixed, out_stride, into.again());
-        clock.to(Kind::Backward);
+        at.packed.output.gradient(simd, rows, through, &kept.mixed, out_stride, into.again());
+        self.clock.to(Kind::Backward);
         let by_mixed = fit(by_mixed, rows * out_stride);
-        packed.output.backward(simd, rows, through, Store::new(by_mixed, out_stride));
-        clock.to(Kind::Attention);
+        at.packed.output.backward(simd, rows, through, Store::new(by_mixed, out_stride));
+        self.clock.to(Kind::Attention);
         let by_packed = fit(by_packed, rows * heads.stride);
         let mut backward = |by_bias: Option<&mut [f64]>| {
             attention::backward(
@@ -393,37 +319,40 @@ impl Stack {
                 &mut space.scratch,
             );
         };
-        match layer.bias {
-            Some(_) => workspace.by_bias.put(group, self.codes * heads.count, |by_bias| {
-                if first_of_group {
-                    by_bias.fill(0.0);
-                }
-                backward(Some(by_bias));
-            }),
+        let (group, first_of_group) = own.group;
+        match at.layer.bias {
+            Some(_) => {
+                let codes = self.stack.codes;
+                self.workspace.by_bias.put(group, codes * heads.count, |by_bias| {
+                    if first_of_group {
+                        by_bias.fill(0.0);
+                    }
+                    backward(Some(by_bias));
+                });
+            }
             None => backward(None),
         }
-        clock.to(Kind::Gradient);
-        packed.attention.gradient(simd, rows, by_packed, &kept.x, width, into);
-        clock.to(Kind::Backward);
-        packed.attention.backward(simd, rows, by_packed, Store::adding(by_sum, width));
+        self.clock.to(Kind::Gradient);
+        at.packed.attention.gradient(simd, rows, by_packed, &kept.x, width, into);
+        self.clock.to(Kind::Backward);
+        at.packed.attention.backward(simd, rows, by_packed, Store::adding(by_sum, width));
         space.x[..count].copy_from_slice(by_sum);
     }
 
+    /// Where a lane's group has its derivatives by the parameters of a layer.
+    pub(super) fn gradients(&self, at: &At, own: &Own) -> RwLockWriteGuard<'a, Vec<f32>> {
+        self.workspace.gradients[own.group.0][at.number % 2].write().expect(UNBROKEN)
+    }
+
     /// Adds up what lanes have found for a layer: a share of its parameters, and, one thread, its bias.
-    fn reduce(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        member: Member,
-        number: usize,
-        sums: &Sums,
-    ) {
-        clock.to(Kind::Reduce);
+    fn reduce(&mut self, number: usize, sums: &Sums) {
+        self.clock.to(Kind::Reduce);
+        let (stack, workspace, member) = (self.stack, self.workspace, self.member);
         let shares = &sums.shares[number];
         let mut share = shares[member.number].lock().expect(UNBROKEN);
         let length = workspace.layers[number].read().expect(UNBROKEN).range.len();
         let start = member.share(length).start;
-        let groups = workspace.gradients.iter().take(self.lanes.groups());
+        let groups = workspace.gradients.iter().take(stack.lanes.groups());
         let groups: Vec<_> =
             groups.map(|gradients| gradients[number % 2].read().expect(UNBROKEN)).collect();
         // A piece at a time, which stays in the cache while groups are added.
@@ -438,19 +367,15 @@ impl Stack {
                 }
             }
         }
-        if self.network.layers[number].bias.is_some() && number % member.of() == member.number {
-            let sum = workspace.by_bias.sum(self.codes * self.network.heads);
+        if stack.network.layers[number].bias.is_some() && number % member.of() == member.number {
+            let sum = workspace.by_bias.sum(stack.codes * stack.network.heads);
             workspace.bias.keep(number, sum);
         }
     }
 }
 
-/// Where a group of lanes puts its derivatives by the parameters of a layer.
-pub(super) fn slot<'a>(
-    numbers: &'a mut Vec<f32>,
-    packed: &Packed,
-    first_of_group: bool,
-) -> Slot<'a> {
-    let numbers = fit(numbers, packed.range.len());
-    Slot { numbers, start: packed.range.start, add: !first_of_group }
+/// Where a lane puts its derivatives by the parameters of a layer: added to those of its group, which begin with its first lane.
+pub(super) fn slot<'a>(numbers: &'a mut Vec<f32>, at: &At, own: &Own) -> Slot<'a> {
+    let numbers = fit(numbers, at.packed.range.len());
+    Slot { numbers, start: at.packed.range.start, add: !own.group.1 }
 }

@@ -5,14 +5,12 @@
 //! wherever a BatchNorm needs sums over all lanes.
 
 use super::attention;
-use super::clock::{Clock, Kind};
-use super::gated_gcn::{self, MAPS, Results};
-use super::gine;
-use super::network::{Layer, Local, Packed, Place};
-use super::norm::{Affine, Exchange, activate, apply, moments};
+use super::clock::Kind;
+use super::network::{Local, Place};
+use super::norm::{Affine, apply, moments};
+use super::phase::{At, Own, Worker};
 use super::product::{Biased, Relu, Residual};
-use super::stack::{Inputs, Kept, Own, Stack, UNBROKEN, Workspace, fit, gather, scatter, tosses};
-use super::team::Member;
+use super::stack::{Inputs, Kept, LayerCoins, Stack, UNBROKEN, fit, gather, scatter, tosses};
 
 impl Stack {
     /// The states of nodes after all layers.
@@ -24,7 +22,9 @@ impl Stack {
         workspace.bias.forward(self.simd, inputs.bias, self.codes);
         clock.stop();
         let workspace = &*workspace;
-        self.team.run(self.lanes.groups(), |member| self.compute_share(workspace, member, inputs));
+        self.team.run(self.lanes.groups(), |member| {
+            Worker::new(self, workspace, member).compute(inputs);
+        });
         let (width, padded) = (self.network.dim, self.network.width());
         let mut out = vec![0.0; self.lanes.rows() * width];
         for (lane, space) in self.lanes.all().iter().zip(&workspace.lanes) {
@@ -32,72 +32,68 @@ impl Stack {
         }
         out
     }
+}
 
-    fn compute_share(&self, workspace: &Workspace, member: Member, inputs: Inputs) {
-        let mut clock = workspace.clocks[member.number].lock().expect(UNBROKEN);
-        let clock = &mut *clock;
-        clock.to(Kind::Copy);
-        let mut own = self.own(workspace, member);
+impl Worker<'_> {
+    /// All layers on this thread's lanes.
+    fn compute(mut self, inputs: Inputs) {
+        self.clock.to(Kind::Copy);
+        let mut own = self.own();
         for own in &mut own {
             self.enter(own, inputs);
         }
         let mut before: Option<Affine> = None;
-        for (number, layer) in self.network.layers.iter().enumerate() {
-            let packed = workspace.layers[number].read().expect(UNBROKEN);
-            let normalise = |place| self.normalise(workspace, member, number, place);
+        for number in 0..self.layers() {
+            let at = &self.at(number);
             for own in &mut own {
-                self.branches(workspace, clock, &packed, layer, number, own, before.as_ref());
-            }
-            self.meet(member, clock);
-            if let Local::GatedGcn { .. } = layer.local {
-                let [node, edge] = [Place::Node, Place::Edge].map(normalise);
-                for own in &mut own {
-                    self.gated_states(workspace, clock, number, own, [&node, &edge]);
+                self.begin(at, own, before.as_ref());
+                self.attend(at, own);
+                match at.layer.local {
+                    Local::None => {}
+                    Local::Gine { .. } => self.gine(at, own),
+                    Local::GatedGcn { .. } => self.gated_maps(at, own),
                 }
-                self.meet(member, clock);
             }
-            let attention = normalise(Place::Attention);
-            let local = match layer.local {
-                Local::None => None,
-                _ => Some(normalise(Place::Local)),
-            };
+            self.meet();
+            if at.is_gated() {
+                let [node, edge] =
+                    [Place::Node, Place::Edge].map(|place| self.normalise(at, place));
+                for own in &mut own {
+                    self.gated_states(at, own, [&node, &edge]);
+                }
+                self.meet();
+            }
+            let attention = self.normalise(at, Place::Attention);
+            let local = at.has_local().then(|| self.normalise(at, Place::Local));
             for own in &mut own {
-                self.feed(workspace, clock, &packed, number, own, &attention, local.as_ref());
+                self.feed(at, own, &attention, local.as_ref());
             }
-            self.meet(member, clock);
-            before = Some(normalise(Place::Output));
+            self.meet();
+            before = Some(self.normalise(at, Place::Output));
         }
-        clock.to(Kind::Norm);
+        self.clock.to(Kind::Norm);
         let before = before.expect("there is a layer");
+        let last = self.stack.kept(self.layers() - 1);
         for own in &mut own {
             let space = &mut *own.space;
-            let count = own.lane.rows() * self.network.width();
-            let last = &space.layers[self.kept(self.network.layers.len() - 1)];
-            apply(self.simd, [(&last.out[..count], &before)], fit(&mut space.x, count));
+            let count = own.lane.rows() * self.width();
+            let out = &space.layers[last].out[..count];
+            apply(self.simd(), [(out, &before)], fit(&mut space.x, count));
         }
-        clock.stop();
-    }
-
-    /// Meets the others, if there are statistics to share.
-    pub(super) fn meet(&self, member: Member, clock: &mut Clock) {
-        if self.training {
-            clock.to(Kind::Wait);
-            member.meet();
-            clock.to(Kind::Norm);
-        }
+        self.clock.stop();
     }
 
     /// Puts the inputs of a lane in place.
     fn enter(&self, own: &mut Own, inputs: Inputs) {
-        let (network, lane) = (&*self.network, own.lane);
+        let (stack, network, lane) = (self.stack, &*self.stack.network, own.lane);
         let space = &mut *own.space;
-        let layers = if self.training { network.layers.len() } else { 1 };
+        let layers = if stack.training { network.layers.len() } else { 1 };
         space.layers.resize_with(space.layers.len().max(layers), Kept::default);
         let first = |rows: &[u32], width: usize, firsts: &mut Vec<u32>| {
             firsts.clear();
             firsts.extend(rows.iter().map(|row| row.wrapping_mul(width as u32)));
         };
-        let dropped = |pick: fn(&super::stack::LayerCoins) -> bool| self.coins.iter().any(pick);
+        let dropped = |pick: fn(&LayerCoins) -> bool| stack.coins.iter().any(pick);
         if dropped(|coins| {
             coins.attention.is_some() || coins.outer.is_some() || coins.local.is_some()
         }) {
@@ -127,7 +123,7 @@ impl Stack {
             Some(Local::None) | None => {}
         }
         if network.has_gate() {
-            let width = inputs.positions.len() / self.lanes.rows();
+            let width = inputs.positions.len() / stack.lanes.rows();
             let row =
                 |row: u32| &inputs.positions[lane.nodes[row as usize] as usize * width..][..width];
             let apart = |(&a, &b): (&f32, &f32)| (a - b) * (a - b);
@@ -139,196 +135,86 @@ impl Stack {
         }
     }
 
-    /// Attention and message passing, up to the BatchNorms after them.
-    #[expect(clippy::too_many_arguments, reason = "the state of a phase")]
-    fn branches(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        packed: &Packed,
-        layer: &Layer,
-        number: usize,
-        own: &mut Own,
-        before: Option<&Affine>,
-    ) {
-        let (simd, network, coins) = (self.simd, &*self.network, &self.coins[number]);
+    /// The states that a layer begins with: those after the layer before it, normalised.
+    fn begin(&mut self, at: &At, own: &mut Own, before: Option<&Affine>) {
+        self.clock.to(Kind::Norm);
+        let Some(before) = before else { return };
+        let count = own.lane.rows() * self.width();
+        let (earlier, later) = own.space.layers.split_at_mut(self.stack.kept(at.number));
+        let Kept { x, out, .. } = &mut later[0];
+        // In evaluation all layers have the same place.
+        let out = earlier.last().map_or(&*out, |earlier| &earlier.out);
+        apply(self.simd(), [(&out[..count], before)], fit(x, count));
+    }
+
+    /// Attention, up to the BatchNorm after it.
+    fn attend(&mut self, at: &At, own: &mut Own) {
+        let (simd, network, coins) = (self.simd(), &*self.stack.network, at.coins);
         let (lane, rows, width, heads) =
             (own.lane, own.lane.rows(), network.width(), network.heads());
         let space = &mut *own.space;
         let count = rows * width;
-        clock.to(Kind::Norm);
-        if let Some(before) = before {
-            let (earlier, later) = space.layers.split_at_mut(self.kept(number));
-            match earlier.last() {
-                Some(earlier) => {
-                    let x = fit(&mut later[0].x, count);
-                    apply(simd, [(&earlier.out[..count], before)], x);
-                }
-                None => {
-                    let Kept { x, out, .. } = &mut later[0];
-                    apply(simd, [(&out[..count], before)], fit(x, count));
-                }
-            }
-        }
-        let kept = &mut space.layers[self.kept(number)];
+        let kept = &mut space.layers[self.stack.kept(at.number)];
         let x = &kept.x[..count];
-        clock.to(Kind::Forward);
+        self.clock.to(Kind::Forward);
         let into = fit(&mut kept.packed, rows * heads.stride);
-        let biased = Biased { out: into, stride: heads.stride, bias: packed.attention.bias() };
-        packed.attention.forward(simd, rows, x, width, biased);
-        clock.to(Kind::Attention);
-        let bias = layer.bias.is_some().then(|| (workspace.bias.tables(number), self.codes));
+        let biased = Biased { out: into, stride: heads.stride, bias: at.packed.attention.bias() };
+        at.packed.attention.forward(simd, rows, x, width, biased);
+        self.clock.to(Kind::Attention);
+        let tables = || (self.workspace.bias.tables(at.number), self.stack.codes);
         let weights = fit(&mut kept.weights, lane.pairs() * heads.count);
         let mixed = fit(&mut kept.mixed, rows * heads.out_stride);
-        let scratch = &mut space.scratch;
-        let drop = coins.weights.as_ref();
         attention::forward(
             simd,
             heads,
             &lane.spans,
             &kept.packed,
-            bias,
-            drop,
+            at.layer.bias.is_some().then(tables),
+            coins.weights.as_ref(),
             weights,
             mixed,
-            scratch,
+            &mut space.scratch,
         );
-        clock.to(Kind::Forward);
+        self.clock.to(Kind::Forward);
         let residual = Residual {
             out: fit(&mut kept.attended, count),
             residual: x,
             stride: width,
-            bias: packed.output.bias(),
+            bias: at.packed.output.bias(),
             scales: network.degree_scale.then_some(&space.scales),
             tosses: tosses(coins.attention.as_ref(), &space.firsts[0]),
         };
-        packed.output.forward(simd, rows, mixed, heads.out_stride, residual);
-        self.share(workspace, clock, own.number, Place::Attention, &kept.attended[..count]);
-
-        let local = &mut kept.local;
-        match &layer.local {
-            Local::None => {}
-            Local::Gine { .. } => {
-                let [first, second] = &packed.local[..] else { unreachable!("two maps") };
-                clock.to(Kind::Message);
-                let arcs = &space.arcs[..lane.num_arcs() * width];
-                gine::forward(simd, lane, width, [x, arcs], fit(&mut local.first, count));
-                clock.to(Kind::Forward);
-                let hidden = fit(&mut local.second, count);
-                let relu = Relu { out: hidden, stride: width, bias: first.bias(), tosses: None };
-                first.forward(simd, rows, &local.first, width, relu);
-                let residual = Residual {
-                    out: fit(&mut local.out, count),
-                    residual: x,
-                    stride: width,
-                    bias: second.bias(),
-                    scales: None,
-                    tosses: tosses(coins.local.as_ref(), &space.firsts[0]),
-                };
-                second.forward(simd, rows, &local.second, width, residual);
-                self.share(workspace, clock, own.number, Place::Local, &local.out[..count]);
-            }
-            Local::GatedGcn { gate, .. } => {
-                let [nodes, arcs] = &packed.local[..] else { unreachable!("two maps") };
-                let maps = fit(&mut local.first, MAPS * count);
-                let biased = Biased { out: maps, stride: MAPS * width, bias: nodes.bias() };
-                nodes.forward(simd, rows, x, width, biased);
-                let gates = fit(&mut local.second, lane.num_arcs() * width);
-                let biased = Biased { out: gates, stride: width, bias: arcs.bias() };
-                arcs.forward(simd, lane.num_arcs(), &local.arcs, width, biased);
-                clock.to(Kind::Message);
-                let gate = gate.is_some().then(|| {
-                    let gate_values = fit(&mut local.gate, lane.num_arcs());
-                    packed.edge_gate().forward(&space.distances, gate_values);
-                    &*gate_values
-                });
-                let results = Results {
-                    gates,
-                    inverse: fit(&mut local.inverse, count),
-                    received: fit(&mut local.received, count),
-                    update: fit(&mut local.update, count),
-                };
-                gated_gcn::forward(simd, lane, width, &local.first, gate, results);
-                self.share(workspace, clock, own.number, Place::Node, &local.update[..count]);
-                let gates = &local.second[..lane.num_arcs() * width];
-                self.share(workspace, clock, own.number, Place::Edge, gates);
-            }
-        }
+        at.packed.output.forward(simd, rows, mixed, heads.out_stride, residual);
+        self.share(own.number, Place::Attention, &kept.attended[..count]);
     }
 
     /// Leaves the moments of a lane's rows for all to read.
-    fn share(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        lane: usize,
-        place: Place,
-        rows: &[f32],
-    ) {
-        if self.training && !rows.is_empty() {
-            clock.to(Kind::Norm);
-            let width = self.network.width();
-            let exchange: &Exchange = &workspace.exchanges[place as usize];
-            exchange.put(lane, 2 * width, |place| moments(self.simd, rows, width, place));
-        }
-    }
-
-    /// GatedGCN: the new states of nodes and arcs.
-    fn gated_states(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        number: usize,
-        own: &mut Own,
-        [node, edge]: [&Affine; 2],
-    ) {
-        clock.to(Kind::Norm);
-        let (simd, coins, width) = (self.simd, &self.coins[number], self.network.width());
-        let space = &mut *own.space;
-        let (count, arcs) = (own.lane.rows() * width, own.lane.num_arcs() * width);
-        let kept = &mut space.layers[self.kept(number)];
-        let local = &mut kept.local;
-        let drop = tosses(coins.local.as_ref(), &space.firsts[0]);
-        let out = fit(&mut local.out, count);
-        activate(simd, Some(&kept.x[..count]), (&local.update[..count], node), drop, out);
-        self.share(workspace, clock, own.number, Place::Local, &local.out[..count]);
-        if number + 1 < self.network.layers.len() {
-            clock.to(Kind::Norm);
-            let drop = tosses(coins.edge.as_ref(), &space.firsts[2]);
-            let next = fit(&mut space.temporary[0], arcs);
-            activate(simd, Some(&local.arcs[..arcs]), (&local.second[..arcs], edge), drop, next);
-            let next = &mut space.layers[self.kept(number + 1)].local.arcs;
-            std::mem::swap(next, &mut space.temporary[0]);
+    pub(super) fn share(&mut self, lane: usize, place: Place, rows: &[f32]) {
+        if self.stack.training && !rows.is_empty() {
+            self.clock.to(Kind::Norm);
+            let (simd, width) = (self.simd(), self.width());
+            let exchange = &self.workspace.exchanges[place as usize];
+            exchange.put(lane, 2 * width, |place| moments(simd, rows, width, place));
         }
     }
 
     /// The sum of both branches through the feed-forward network.
-    #[expect(clippy::too_many_arguments, reason = "the state of a phase")]
-    fn feed(
-        &self,
-        workspace: &Workspace,
-        clock: &mut Clock,
-        packed: &Packed,
-        number: usize,
-        own: &mut Own,
-        attention: &Affine,
-        local: Option<&Affine>,
-    ) {
-        clock.to(Kind::Norm);
-        let (simd, network, coins) = (self.simd, &*self.network, &self.coins[number]);
+    fn feed(&mut self, at: &At, own: &mut Own, attention: &Affine, local: Option<&Affine>) {
+        self.clock.to(Kind::Norm);
+        let (simd, network, coins) = (self.simd(), &*self.stack.network, at.coins);
         let (rows, width, hidden_width) =
             (own.lane.rows(), network.width(), network.hidden_width());
         let space = &mut *own.space;
         let count = rows * width;
-        let kept = &mut space.layers[self.kept(number)];
+        let kept = &mut space.layers[self.stack.kept(at.number)];
         let y = fit(&mut kept.y, count);
         let attended = (&kept.attended[..count], attention);
         match local {
             Some(local) => apply(simd, [(&kept.local.out[..count], local), attended], y),
             None => apply(simd, [attended], y),
         }
-        clock.to(Kind::Forward);
-        let [first, second] = &packed.feed_forward;
+        self.clock.to(Kind::Forward);
+        let [first, second] = &at.packed.feed_forward;
         let relu = Relu {
             out: fit(&mut kept.hidden, rows * hidden_width),
             stride: hidden_width,
@@ -345,6 +231,6 @@ impl Stack {
             tosses: tosses(coins.outer.as_ref(), &space.firsts[0]),
         };
         second.forward(simd, rows, &kept.hidden, hidden_width, residual);
-        self.share(workspace, clock, own.number, Place::Output, &kept.out[..count]);
+        self.share(own.number, Place::Output, &kept.out[..count]);
     }
 }

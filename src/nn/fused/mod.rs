@@ -14,7 +14,8 @@
 //! | `attention`, `bias` | biased attention, graph by graph, and the tables of its bias |
 //! | `gine`, `gated_gcn` | sums over arcs |
 //! | `lanes`, `team` | a batch dealt to lanes, worked through by a few threads that meet at barriers |
-//! | `network`, `stack`, `forward`, `backward`, `backward_message` | what a stack is made of, its memory, and its two passes |
+//! | `network`, `stack` | what a stack is made of, and its memory |
+//! | `phase`, `forward`, `forward_message`, `backward`, `backward_message` | its two passes, phase by phase |
 //! | `clock`, `profile` | where the time goes |
 //!
 //! A [`Team`] keeps the memory of a pass for the next.
@@ -25,11 +26,13 @@ mod backward_message;
 mod bias;
 mod clock;
 mod forward;
+mod forward_message;
 mod gated_gcn;
 mod gine;
 pub(super) mod lanes;
 pub(super) mod network;
 pub(super) mod norm;
+mod phase;
 pub(super) mod product;
 pub(crate) mod profile;
 mod stack;

@@ -1,16 +1,16 @@
 //! All layers of a model as one operation, and the memory it works in.
 
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::attention;
 use super::backward::Gradients;
 use super::bias::BiasTables;
 use super::clock::Clock;
-use super::lanes::{Lane, Lanes};
-use super::network::{Local, Network, PLACES, Packed, Place};
-use super::norm::{Affine, Exchange, Statistics};
+use super::lanes::Lanes;
+use super::network::{Local, Network, PLACES, Packed};
+use super::norm::{Exchange, Statistics};
 use super::product::Tosses;
-use super::team::{Member, Team};
+use super::team::Team;
 use crate::nn::layers::Dropout;
 use crate::nn::ops::{self, Operation};
 use crate::nn::parameters::Parameters;
@@ -81,7 +81,7 @@ pub struct Workspace {
     network: Option<Arc<Network>>,
     pub layers: Vec<RwLock<Packed>>,
     pub lanes: Vec<Mutex<LaneSpace>>,
-    /// Of every [`Place`].
+    /// Of every [`Place`](super::network::Place).
     pub exchanges: [Exchange; PLACES.len()],
     /// Of both branches in the backward pass.
     pub branches: Exchange,
@@ -215,58 +215,10 @@ pub struct Inputs<'a> {
 }
 
 impl Stack {
-    /// The lanes of a thread, with their memory.
-    pub fn own<'a>(&'a self, workspace: &'a Workspace, member: Member) -> Vec<Own<'a>> {
-        let own = |number: usize| Own {
-            number,
-            group: self.lanes.group_of(number),
-            lane: &self.lanes.all()[number],
-            space: workspace.lanes[number].lock().expect(UNBROKEN),
-        };
-        self.shares[member.number].iter().copied().map(own).collect()
-    }
-
-    /// Constants of a BatchNorm after a barrier; the first thread keeps the statistics.
-    pub fn normalise(
-        &self,
-        workspace: &Workspace,
-        member: Member,
-        layer: usize,
-        place: Place,
-    ) -> Affine {
-        let packed = workspace.layers[layer].read().expect(UNBROKEN);
-        let norm = packed.norm(place);
-        if !self.training {
-            return norm.running.clone();
-        }
-        let lanes = self.lanes.all().iter();
-        let counts: Vec<usize> = match place {
-            Place::Edge => lanes.map(Lane::num_arcs).collect(),
-            _ => lanes.map(Lane::rows).collect(),
-        };
-        let exchange = &workspace.exchanges[place as usize];
-        let statistics = Statistics::of_lanes(exchange, self.network.width(), &counts);
-        let affine = statistics.forward(&norm.weight, &norm.bias);
-        if member.number == 0 {
-            *workspace.statistics[layer][place as usize].write().expect(UNBROKEN) = statistics;
-        }
-        affine
-    }
-
     /// Where what a layer keeps is.
     pub fn kept(&self, layer: usize) -> usize {
         if self.training { layer } else { 0 }
     }
-}
-
-/// A lane that belongs to a thread.
-#[derive(Debug)]
-pub struct Own<'a> {
-    pub number: usize,
-    /// Its group, and whether it is the first of it.
-    pub group: (usize, bool),
-    pub lane: &'a Lane,
-    pub space: MutexGuard<'a, LaneSpace>,
 }
 
 /// A buffer with room for `count` numbers.
