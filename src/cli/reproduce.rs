@@ -71,7 +71,7 @@ pub(super) struct Options {
     /// Keep results in this small file, too, and take what it holds as done: to go on on another machine
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-    /// Write the table as a page of Markdown, too
+    /// Write the table as a page of Markdown, too, anew after each run
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }
@@ -337,10 +337,16 @@ impl Work<'_> {
         })
     }
 
-    /// Writes results so far to their file.
+    /// Writes results so far to their file and to the page.
     fn keep(&self, plan: &Plan) -> Result<()> {
-        let Some(file) = &self.options.results else { return Ok(()) };
-        Results::of_folder(&self.folder, plan)?.write(file)
+        if let Some(file) = &self.options.results {
+            Results::of_folder(&self.folder, plan)?.write(file)?;
+        }
+        if let Some(page) = &self.options.page {
+            let report = Report::of_folder(&self.folder, plan, None)?;
+            write_text(page, &report.to_markdown())?;
+        }
+        Ok(())
     }
 
     fn one(
@@ -449,9 +455,6 @@ impl Work<'_> {
         }
         self.keep(plan)?;
         let report = Report::of_folder(&self.folder, plan, None)?;
-        if let Some(page) = &self.options.page {
-            write_text(page, &report.to_markdown())?;
-        }
         let place = self.folder.display().to_string();
         self.output.result(
             || {

@@ -1,7 +1,9 @@
 //! `hdse reproduce`: rows of the paper as runs that can be gone on with.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use crate::train_command::wait;
 
 fn hdse(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hdse"));
@@ -189,6 +191,27 @@ fn a_budget_settles_the_epochs_once() {
     let (code, _, errors) = hdse(folder.path(), &["reproduce", "cora-ansgt"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("needs the backbone `ansgt`, which is still to come"), "{errors}");
+}
+
+#[test]
+fn a_stop_leaves_a_page_of_finished_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.md");
+    let arguments = ["--rows", "off,hdse", "--epochs", "100", "--seeds", "1", "-t", "1"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hdse"))
+        .args(["reproduce", "community-small", "--results", "kept.json", "--page", "page.md"])
+        .args(arguments)
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait(&mut child, || page.metadata().is_ok_and(|page| page.len() > 0));
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None, "too late");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("0 of 1 seeds are finished"), "{page}");
+    let (code, report, errors) = hdse(folder.path(), &["report", "kept.json", "--format", "md"]);
+    assert_eq!((code, report), (Some(0), page), "{errors}");
 }
 
 #[test]
