@@ -414,7 +414,9 @@ impl Section {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let finished = |line: &Line| line.record.outcomes().count();
-        if let Some(least) = self.lines.iter().map(finished).min()
+        // Rows without any are named below.
+        let begun = self.lines.iter().map(finished).filter(|&seeds| seeds > 0);
+        if let Some(least) = begun.min()
             && least < FEW_SEEDS
         {
             warnings.push(format!(

@@ -154,7 +154,7 @@ fn tables_hold_what_runs_came_to() {
 }
 
 #[test]
-fn rows_that_were_only_begun_have_no_costs() {
+fn rows_that_were_only_begun_have_no_costs_and_are_named() {
     let folder = copy();
     for seed in ["seed-0", "seed-1"] {
         let seed = folder.path().join("mine/hdse").join(seed);
@@ -166,6 +166,10 @@ fn rows_that_were_only_begun_have_no_costs() {
     let [off, begun] = [0, 1].map(|row| &report["sections"][0]["rows"][row]);
     for cost in ["seconds_per_epoch", "peak_bytes"] {
         assert!(off[cost].is_number() && begun[cost].is_null(), "{cost}: {off} {begun}");
+    }
+    let warnings = report["sections"][0]["warnings"].to_string();
+    for words in ["Fewer than 4 seeds (2)", "GT + HDSE: 0 of 2 seeds are finished"] {
+        assert!(warnings.contains(words), "{words}: {warnings}");
     }
 }
 
